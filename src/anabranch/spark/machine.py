@@ -1,0 +1,61 @@
+"""What this machine gives to a local Spark, and the folder that Anabranch keeps for itself.
+
+Figures are those of the container where there is one, not of the host around it.
+"""
+
+import os
+from pathlib import Path
+
+GIB = 1 << 30
+
+# cgroup v2, then v1; "max" or an absurdly large figure means no limit.
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def cache_dir() -> Path:
+    """The folder for what Anabranch makes for itself: Java homes and Spark's logs.
+
+    `ANABRANCH_CACHE_DIR`, else `$XDG_CACHE_HOME/anabranch`, else `~/.cache/anabranch`.
+    It can be removed at any time; `anabranch clean` shows what is in it.
+    """
+    own = os.environ.get("ANABRANCH_CACHE_DIR")
+    if own:
+        return Path(own).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    parent = Path(shared) if shared else Path.home() / ".cache"
+    return parent.absolute() / "anabranch"
+
+
+def memory_bytes() -> int:
+    """Bytes of memory that this process may use: the machine's, or the container's if less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = [_read_limit(path) for path in _MEMORY_LIMITS]
+    return min([physical, *(limit for limit in limits if limit is not None)])
+
+
+def _read_limit(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdecimal() else None
+
+
+def cores() -> int:
+    """The number of processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # macOS has none
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def driver_memory() -> str:
+    """A heap for Spark's driver: a third of the memory, at least 1 GiB and at most 4 GiB.
+
+    In local mode the same machine also holds the Python workers, which keep the state, and
+    RocksDB, which works off the heap: they get the rest.
+    """
+    mebibytes = min(4 * GIB, max(GIB, memory_bytes() // 3)) >> 20
+    return f"{mebibytes}m"
