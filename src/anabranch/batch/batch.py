@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 
 INSERT: Final = 0
@@ -70,14 +71,15 @@ class Batch:
             self.start[index],
             self.end[index],
             self.old_end[index],
-            self.payload.take(pa.array(index)) if self.payload.num_columns else self.payload,
+            take(self.payload, index) if self.payload.num_columns else self.payload,
             None if self.seq is None else self.seq[index],
         )
 
     @property
     def is_data(self) -> Mask:
         """True for inserts and adjusts, false for stables."""
-        return self.kind != STABLE
+        mask: Mask = self.kind != STABLE
+        return mask
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
@@ -85,7 +87,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
     first = batches[0]
     if len(batches) == 1:
         return first
-    seqs = [batch.seq for batch in batches]
+    seqs = [batch.seq for batch in batches if batch.seq is not None]
     return Batch(
         first.schema,
         np.concatenate([batch.kind for batch in batches]),
@@ -93,5 +95,5 @@ def concat(batches: Sequence[Batch]) -> Batch:
         np.concatenate([batch.end for batch in batches]),
         np.concatenate([batch.old_end for batch in batches]),
         pa.concat_tables([batch.payload for batch in batches]),
-        None if any(seq is None for seq in seqs) else np.concatenate([s for s in seqs if s is not None]),
+        np.concatenate(seqs) if len(seqs) == len(batches) else None,
     )

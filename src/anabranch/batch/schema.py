@@ -1,12 +1,12 @@
 """The one Arrow schema of a stream of elements: what each column must be, and what is payload.
 
-| column    | type                                | meaning                                        |
-| `kind`    | string                              | `insert`, `adjust` or `stable`                 |
-| `start`   | int64, or timestamp                 | start; the time of a stable, null = FOREVER    |
-| `end`     | the same type, null = FOREVER       | the end that is true afterwards                |
-| `old_end` | the same type, null = FOREVER       | the end it replaces; may be absent             |
-| `seq`     | int64, optional                     | order within the physical stream               |
-| `replica` | string, optional                    | name of the copy, where several travel together |
+| column    | type                                | meaning                                    |
+| `kind`    | string                              | `insert`, `adjust` or `stable`             |
+| `start`   | int64, or timestamp                 | start; the time of a stable, null = FOREVER|
+| `end`     | the same type, null = FOREVER       | the end that is true afterwards            |
+| `old_end` | the same type, null = FOREVER       | the end it replaces; may be absent         |
+| `seq`     | int64, optional                     | order within the physical stream           |
+| `replica` | string, optional                    | name of the copy, if several are together  |
 
 Every other column is payload, of any type but a map.  A schema that does not fit raises
 `SchemaError` and names the file, the column, what came and what to do.
@@ -59,7 +59,12 @@ class ElementSchema:
     def of(cls, schema: pa.Schema, *, where: str) -> "ElementSchema":
         """Read the schema of some columns; `where` (a file, a step) goes into the error.
 
-        >>> columns = {"kind": pa.string(), "start": pa.int64(), "end": pa.int64(), "a": pa.int8()}
+        >>> columns = {
+        ...     "kind": pa.string(),
+        ...     "start": pa.int64(),
+        ...     "end": pa.int64(),
+        ...     "a": pa.int8(),
+        ... }
         >>> ElementSchema.of(pa.schema(columns), where="x.parquet").payload.names
         ['a']
         """
@@ -83,7 +88,9 @@ class ElementSchema:
             fields.append(pa.field(SEQ, pa.int64()))
         if self.has_replica:
             fields.append(pa.field(REPLICA, pa.string()))
-        return pa.schema([*fields, *(field.with_nullable(True) for field in self.payload)])
+        return pa.schema(
+            [*fields, *(field.with_nullable(nullable=True) for field in self.payload)]
+        )
 
 
 def payload_schema(schema: pa.Schema, *, where: str) -> pa.Schema:
@@ -92,8 +99,8 @@ def payload_schema(schema: pa.Schema, *, where: str) -> pa.Schema:
     for field in fields:
         if has_map(field.type):
             message = (
-                f"{where}: column '{field.name}' is {field.type}; payloads are compared by value "
-                "and a map has no order; make it an array of structs, or drop it"
+                f"{where}: column '{field.name}' is {field.type}; payloads are compared by "
+                "value and a map has no order; make it an array of structs, or drop it"
             )
             raise SchemaError(message)
     return pa.schema([field.remove_metadata() for field in fields])
@@ -114,7 +121,7 @@ def is_time(kind: pa.DataType) -> bool:
 def _time_type(schema: pa.Schema, where: str) -> TimeType:
     found: dict[str, TimeType] = {}
     for name in TIME_COLUMNS:
-        # A column without a single value (old_end of an insert-only file) has no type of its own.
+        # A column without a value (old_end of an insert-only file) has no type of its own.
         if name not in schema.names or pt.is_null(schema.field(name).type):
             continue
         kind = schema.field(name).type
