@@ -180,7 +180,7 @@ def _ask(java: Path) -> str | None:
 
 
 def _wrap(java: Path, version: str, cache: Path) -> Path:
-    """A home whose `bin/java` runs `java` through the script; made once, whole or not at all."""
+    """A home whose `bin/java` runs `java` through the script; made whole or not at all."""
     script = _SCRIPT.format(java=shlex.quote(str(java)), log_variable=LOG_VARIABLE)
     name = hashlib.sha256(f"{version}\n{script}".encode()).hexdigest()[:16]
     home = cache / "java" / f"{major(version)}-{name}"

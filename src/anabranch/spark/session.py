@@ -113,7 +113,7 @@ def _remedy(spark: "SparkSession", name: str, wanted: str, why: str) -> str:
 
 
 def _compare(running: "SparkSession", asked: Mapping[str, str]) -> None:
-    """Refuse a running session that is not what was asked for: Spark would ignore it silently."""
+    """Refuse a running session that is not what was asked for: Spark would not say so."""
     for name, wanted in asked.items():
         came = running.conf.get(name, None)
         if came != wanted:

@@ -1,0 +1,219 @@
+"""The settings in force, and where each one comes from.
+
+A flag wins over the environment (`ANABRANCH_<NAME>`), that over the one settings file, that
+over the default. The file is the first that there is of `$ANABRANCH_CONFIG`,
+`./anabranch.toml` and `~/.config/anabranch/config.toml`. A key that nobody knows is an
+error that names the nearest known one, never ignored.
+"""
+
+import difflib
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.errors import FileError, UsageError
+from anabranch.spark import machine
+from anabranch.spark.java import LOG_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+PREFIX = "ANABRANCH_"
+CONFIG_VARIABLE = "ANABRANCH_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A setting that exists: how its text is read, its default, and what it does."""
+
+    name: str
+    read: Callable[[str], str | int | Path]
+    default: Callable[[], str | int | Path | None]
+    meaning: str
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return PREFIX + self.name.upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting in force: its value, and the place that decided it."""
+
+    name: str
+    value: str | int | Path | None
+    origin: str
+
+
+def _read_lanes(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        message = "a whole number from 1"
+        raise ValueError(message)
+    return int(text)
+
+
+def _read_memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[mMgG]", text):
+        message = "a size such as 2g or 1500m"
+        raise ValueError(message)
+    return text
+
+
+def _read_text(text: str) -> str:
+    if not text.strip():
+        message = "a text that is not empty"
+        raise ValueError(message)
+    return text
+
+
+def _read_path(text: str) -> Path:
+    return Path(_read_text(text)).expanduser().absolute()
+
+
+KEYS: tuple[Key, ...] = (
+    Key("master", _read_text, lambda: "local[*]", "where Spark runs"),
+    Key("driver_memory", _read_memory, machine.driver_memory, "heap of Spark's driver"),
+    Key(
+        "lanes",
+        _read_lanes,
+        machine.cores,
+        "key groups of a new query",
+    ),
+    Key("log_file", _read_path, lambda: None, "Spark's log; unset: one per run in cache_dir"),
+    Key("cache_dir", _read_path, machine.cache_dir, "what Anabranch makes for itself"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings with their origins; the attributes give the values."""
+
+    values: Mapping[str, Value]
+    file: Path | None
+
+    @property
+    def master(self) -> str:
+        """Where Spark runs."""
+        return str(self.values["master"].value)
+
+    @property
+    def driver_memory(self) -> str:
+        """The heap of Spark's driver."""
+        return str(self.values["driver_memory"].value)
+
+    @property
+    def lanes(self) -> int:
+        """Key groups of a new query."""
+        return int(str(self.values["lanes"].value))
+
+    @property
+    def log_file(self) -> Path | None:
+        """Spark's log file, if one was named."""
+        value = self.values["log_file"].value
+        return None if value is None else Path(str(value))
+
+    @property
+    def cache_dir(self) -> Path:
+        """The folder for what Anabranch makes for itself."""
+        return Path(str(self.values["cache_dir"].value))
+
+    def start_session(self, *, app_name: str = "anabranch") -> "SparkSession":
+        """A Spark session with these settings."""
+        from anabranch.spark.session import session
+
+        return session(
+            master=self.master,
+            app_name=app_name,
+            config={"spark.driver.memory": self.driver_memory},
+            log_path=self.log_file,
+            cache=self.cache_dir,
+        )
+
+
+def load(
+    *,
+    flags: Mapping[str, str | int | Path | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """Read all settings; a flag that is None was not given."""
+    variables = os.environ if environment is None else environment
+    file = find_file(variables, folder or Path.cwd())
+    in_file = {} if file is None else _read_file(file)
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    _warn_of_unknown(variables)
+    values: dict[str, Value] = {}
+    for key in KEYS:
+        if key.name in given:
+            flag = "--" + key.name.replace("_", "-")
+            values[key.name] = _value(key, given[key.name], f"flag {flag}")
+        elif key.variable in variables:
+            values[key.name] = _value(
+                key, variables[key.variable], f"environment {key.variable}"
+            )
+        elif key.name in in_file:
+            values[key.name] = _value(key, in_file[key.name], f"file {file}")
+        else:
+            values[key.name] = Value(key.name, key.default(), "default")
+    return Settings(values, file)
+
+
+def find_file(variables: Mapping[str, str], folder: Path) -> Path | None:
+    """The one settings file, if there is one. Raises FileError if a named one is not there."""
+    named = variables.get(CONFIG_VARIABLE)
+    if named:
+        path = Path(named).expanduser().absolute()
+        if not path.is_file():
+            message = f"{CONFIG_VARIABLE} names {path}, which is no file; make it, or unset it"
+            raise FileError(message)
+        return path
+    home = Path(variables.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = (folder / "anabranch.toml", home / "anabranch" / "config.toml")
+    return next((place for place in places if place.is_file()), None)
+
+
+def _read_file(file: Path) -> dict[str, object]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+        message = f"the settings file {file} cannot be read: {problem}; it must be TOML"
+        raise FileError(message) from problem
+    for name in content:
+        if name not in {key.name for key in KEYS}:
+            message = f"the settings file {file} has an unknown key {name!r}; {_hint(name)}"
+            raise UsageError(message)
+    return content
+
+
+def _warn_of_unknown(variables: Mapping[str, str]) -> None:
+    known = {CONFIG_VARIABLE, LOG_VARIABLE, *(key.variable for key in KEYS)}
+    for name in sorted(variables):
+        if name.startswith(PREFIX) and name not in known:
+            hint = _hint(name.removeprefix(PREFIX).lower())
+            log.warning("the environment has %s, which means nothing; %s", name, hint)
+
+
+def _hint(name: str) -> str:
+    names = [key.name for key in KEYS]
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+
+
+def _value(key: Key, raw: object, origin: str) -> Value:
+    # TOML has types of its own: a number is fine for lanes, true or a list never is.
+    if isinstance(raw, (str, int, Path)) and not isinstance(raw, bool):
+        try:
+            return Value(key.name, key.read(str(raw)), origin)
+        except ValueError as problem:
+            message = f"{origin}: {key.name} must be {problem}, not {raw!r}"
+            raise UsageError(message) from problem
+    message = f"{origin}: {key.name} must be a text or a number, not {raw!r}"
+    raise UsageError(message)
