@@ -1,1 +1,1 @@
-
+"""Merge: physically different, fallible copies of one stream into one."""
