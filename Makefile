@@ -1,0 +1,82 @@
+# The commands of this project. Bare `make` lists them; each sets up what it needs.
+#
+# The environment is .venv: made by uv if there is one, else by python3 -m venv and pip, from
+# requirements.lock in both cases. .venv/.ready says that it agrees with the lock and
+# pyproject.toml, so that a second run starts at once.
+#
+#   PYTHON=...  the interpreter to use (3.11, 3.12 or 3.13)     UV=  do without uv
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV ?= $(shell command -v uv 2>/dev/null)
+PART ?=
+FIG ?=
+
+# The suffix of the line is the help text.
+.PHONY: help
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: $(READY)  ## make .venv with the locked versions; nothing to do if it is there
+	@$(BIN)/python -c 'import sys; print(f"ready: {sys.executable}, Python {sys.version.split()[0]}")'
+
+$(READY): requirements.lock pyproject.toml
+	@UV="$(UV)" PYTHON="$(PYTHON)" VENV="$(VENV)" bash .ci/setup
+	@touch $@
+
+.PHONY: fix
+fix: $(READY)  ## format, and mend what the linter can mend
+	@$(BIN)/ruff format -q .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: check
+check: $(READY)  ## lint, types, import contracts, layout; no other tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q tests/test_layout.py
+
+.PHONY: test-fast
+test-fast: $(READY)  ## unit tests, laws and doctests; no Spark, no packaging
+	@$(BIN)/pytest -q -m "not spark and not deep" --ignore=tests/packaging
+
+.PHONY: test
+test: check  ## all that CI checks: check, every test (Spark and packaging too)
+	@$(BIN)/pytest -m "not deep"
+
+.PHONY: test-deep
+test-deep: $(READY)  ## heavy runs: PART=path or PART='path -k words' picks some of them
+	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest -m deep $(or $(PART),tests)
+
+.PHONY: demo
+demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked
+	@$(BIN)/anabranch demo
+
+.PHONY: bench
+bench: $(READY)  ## one figure: FIG=name; without it, the names
+	@if [ -n "$(FIG)" ]; then $(BIN)/python benchmarks/$(FIG).py; \
+	else echo "make bench FIG=name, where name is one of:"; \
+	  find benchmarks -maxdepth 1 -name '*.py' -exec basename {} .py \; | sort | sed 's/^/  /'; fi
+
+.PHONY: lock
+lock:  ## renew requirements.lock from pyproject.toml (needs uv)
+	@if [ -z "$(UV)" ]; then echo "make lock needs uv: pip install uv, then UV=path/to/uv" >&2; exit 2; fi
+	@"$(UV)" pip compile -q --universal --python-version 3.11 --no-emit-index-url --no-header \
+	  pyproject.toml --group dev -o requirements.lock $(LOCK)
+
+.PHONY: build
+build: $(READY)  ## sdist and wheel into dist/
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+.PHONY: clean
+clean:  ## remove .venv, caches and build results of this checkout
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
