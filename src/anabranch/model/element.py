@@ -16,7 +16,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from anabranch.model.lifetime import Lifetime
 from anabranch.model.time import Time
+
+
+class Identity(NamedTuple):
+    """What stays the same of an event while its end is adjusted; may name several events."""
+
+    start: Time
+    payload: Hashable
 
 
 class Event(NamedTuple):
@@ -25,6 +33,21 @@ class Event(NamedTuple):
     payload: Hashable
     start: Time
     end: Time
+
+    @property
+    def identity(self) -> Identity:
+        """Start and payload."""
+        return Identity(self.start, self.payload)
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """When it is true."""
+        return Lifetime(self.start, self.end)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is never true."""
+        return self.end == self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +62,11 @@ class Insert:
     def event(self) -> Event:
         """The event that is true afterwards."""
         return Event(self.payload, self.start, self.end)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether its lifetime is empty: absorbed, whatever the frontier."""
+        return self.end == self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +92,11 @@ class Adjust:
     def event(self) -> Event:
         """The event that is true afterwards (empty if this is a removal)."""
         return Event(self.payload, self.start, self.end)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the end stays what it was: absorbed, whatever the frontier."""
+        return self.end == self.old_end
 
 
 @dataclass(frozen=True, slots=True)

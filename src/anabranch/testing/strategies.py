@@ -1,0 +1,261 @@
+"""Random histories, and random physical streams that stand for them.
+
+* `histories()`: a history that streams of the asked merge case can present.
+* `presentations(history)`: a physical stream of that history, with disorder, provisional ends
+  that are adjusted later, removals, phantom events, elements that change nothing, and stables
+  of its own.  It is valid at every prefix; at its end it has the history (unless it was asked
+  to have gaps, or to be truncated).
+* `replicas()`: several such streams of one history.
+* `interleavings(streams)`: one order in which the elements of several streams may arrive.
+
+A stable is placed only where everything that follows keeps its promise.  All shrinks towards
+ordered streams without revisions.  Needs Hypothesis: `pip install 'anabranch[test]'`.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+from anabranch.errors import SetupError
+from anabranch.model.element import Adjust, Element, Event, Insert, Stable
+from anabranch.model.history import History
+from anabranch.model.properties import MergeCase
+from anabranch.model.time import FOREVER, Time
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.strategies import DrawFn, SearchStrategy
+except ModuleNotFoundError as error:
+    message = (
+        "anabranch.testing: the strategies need Hypothesis, which is not installed; "
+        "install it with: pip install 'anabranch[test]'"
+    )
+    raise SetupError(message) from error
+
+Data: TypeAlias = Insert | Adjust
+
+_KEYED: Final = (MergeCase.R2, MergeCase.R3)
+_INSERT_ONLY: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    case: MergeCase
+    disorder: int
+    revisions: int
+    phantoms: int
+    gaps: bool
+    closed: bool
+    truncated: bool
+    payloads: SearchStrategy[Hashable]
+
+
+def histories(
+    *,
+    case: MergeCase = MergeCase.R3,
+    max_events: int = 6,
+    max_time: int = 12,
+    payloads: SearchStrategy[Hashable] | None = None,
+) -> SearchStrategy[History]:
+    """Histories that streams of this case can present; some ends are FOREVER.
+
+    For R0 starts are unique, for R2 and R3 identities are, for R1 and R4 nothing is.
+    """
+    events = _events(max_time, payloads or _letters())
+    if case is MergeCase.R0:
+        bags = st.lists(events, max_size=max_events, unique_by=lambda event: event.start)
+    elif case in _KEYED:
+        bags = st.lists(events, max_size=max_events, unique_by=lambda event: event.identity)
+    else:
+        bags = st.lists(events, max_size=max_events)
+    return bags.map(History.from_events)
+
+
+def presentations(
+    history: History,
+    *,
+    case: MergeCase = MergeCase.R3,
+    disorder: int = 4,
+    revisions: int = 2,
+    phantoms: int = 2,
+    gaps: bool = False,
+    closed: bool = True,
+    truncated: bool = False,
+    payloads: SearchStrategy[Hashable] | None = None,
+) -> SearchStrategy[list[Element]]:
+    """Physical streams of this history that keep every promise of their own stables.
+
+    `disorder` is the greatest delay of an element in units of time; `revisions` the greatest
+    number of provisional ends per event; `phantoms` the greatest number of events that come and
+    go.  With `gaps` some events may be left out; `closed` streams end with stable(FOREVER);
+    `truncated` ones stop anywhere.  For R0 to R2 there is neither disorder nor revision: only
+    the stables differ and, for R2, the order within one start.  R1 and R4 repeat identities.
+    """
+    shape = _Shape(
+        case=case,
+        disorder=disorder,
+        revisions=revisions,
+        phantoms=phantoms,
+        gaps=gaps,
+        closed=closed,
+        truncated=truncated,
+        payloads=payloads or _letters(),
+    )
+    return _presentation(history, shape)
+
+
+def replicas(
+    *,
+    case: MergeCase = MergeCase.R3,
+    min_inputs: int = 1,
+    max_inputs: int = 3,
+    history: SearchStrategy[History] | None = None,
+    disorder: int = 4,
+    revisions: int = 2,
+    phantoms: int = 2,
+    gaps: bool = False,
+    closed: bool = True,
+    truncated: bool = False,
+    payloads: SearchStrategy[Hashable] | None = None,
+) -> SearchStrategy[list[list[Element]]]:
+    """Several physical streams of one random history; options as for `presentations`."""
+
+    def present(one: History) -> SearchStrategy[list[list[Element]]]:
+        stream = presentations(
+            one,
+            case=case,
+            disorder=disorder,
+            revisions=revisions,
+            phantoms=phantoms,
+            gaps=gaps,
+            closed=closed,
+            truncated=truncated,
+            payloads=payloads,
+        )
+        return st.lists(stream, min_size=min_inputs, max_size=max_inputs)
+
+    known = histories(case=case, payloads=payloads) if history is None else history
+    return known.flatmap(present)
+
+
+def interleavings(
+    streams: Sequence[Sequence[Element]],
+) -> SearchStrategy[list[tuple[int, Element]]]:
+    """Orders of arrival: (number of the stream, element), each stream in its own order."""
+    turns = [number for number, stream in enumerate(streams) for _ in stream]
+
+    def deal(order: Sequence[int]) -> list[tuple[int, Element]]:
+        waiting = [iter(stream) for stream in streams]
+        return [(number, next(waiting[number])) for number in order]
+
+    return st.permutations(turns).map(deal)
+
+
+def _letters() -> SearchStrategy[Hashable]:
+    return st.sampled_from("abc")
+
+
+@st.composite
+def _events(draw: DrawFn, max_time: int, payloads: SearchStrategy[Hashable]) -> Event:
+    start = draw(st.integers(0, max_time - 1))
+    return Event(draw(payloads), start, draw(_ends(start, max_time)))
+
+
+def _ends(start: Time, max_time: int) -> SearchStrategy[Time]:
+    finite = st.integers(int(start) + 1, max(max_time, int(start) + 1))
+    return st.one_of(finite, st.just(FOREVER))
+
+
+@st.composite
+def _presentation(draw: DrawFn, history: History, shape: _Shape) -> list[Element]:
+    if shape.case in _INSERT_ONLY:
+        data = _in_order(draw, history, shape)
+    else:
+        data = _revised(draw, history, shape)
+    stream = _with_stables(draw, data, shape)
+    return stream[: draw(st.integers(0, len(stream)))] if shape.truncated else stream
+
+
+def _in_order(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
+    events = _kept(draw, history, shape)
+    if shape.case is MergeCase.R2:
+        events = sorted(draw(st.permutations(events)), key=lambda event: event.start)
+    return [Insert(*event) for event in events]
+
+
+def _revised(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
+    """Each event's own elements in their order, shuffled together within the disorder."""
+    horizon = max([12, *(int(event.start) + 2 for event in history)])
+    lives = [_life(draw, event, shape, horizon) for event in _kept(draw, history, shape)]
+    for _ in range(draw(st.integers(0, shape.phantoms))):
+        event = draw(_events(horizon, shape.payloads))
+        phantom = _phantom(draw, event, shape, horizon)
+        namesake = next(
+            (life for life in lives if life[0].event.identity == event.identity), []
+        )
+        if shape.case is MergeCase.R3 and namesake:
+            # Where identities name one event, a phantom must be gone before its namesake comes.
+            namesake[:0] = phantom
+        else:
+            lives.append(phantom)
+    timed = [
+        step for life in draw(st.permutations(lives)) for step in _timed(draw, life, shape)
+    ]
+    return [element for _, element in sorted(timed, key=lambda step: step[0])]
+
+
+def _kept(draw: DrawFn, history: History, shape: _Shape) -> list[Event]:
+    events = history.events()
+    gaps = draw(st.sets(st.integers(0, len(events)))) if shape.gaps else set()
+    return [event for number, event in enumerate(events) if number not in gaps]
+
+
+def _life(draw: DrawFn, event: Event, shape: _Shape, horizon: int) -> list[Data]:
+    """An insert with a provisional end, adjusts, and in the end the event as it is."""
+    provisional = draw(st.lists(_ends(event.start, horizon), max_size=shape.revisions))
+    ends = [*provisional, event.end]
+    adjusts = [Adjust(event.payload, event.start, old, new) for old, new in pairwise(ends)]
+    return [Insert(event.payload, event.start, ends[0]), *adjusts]
+
+
+def _phantom(draw: DrawFn, event: Event, shape: _Shape, horizon: int) -> list[Data]:
+    """An event that is removed again, or an insert that never was one."""
+    if draw(st.booleans()):
+        return [Insert(event.payload, event.start, event.start)]
+    removal = Adjust(event.payload, event.start, event.end, event.start)
+    return [*_life(draw, event, shape, horizon), removal]
+
+
+def _timed(draw: DrawFn, life: Sequence[Data], shape: _Shape) -> list[tuple[Time, Data]]:
+    """When each element arrives: not before its start, nor before the one it follows."""
+    steps: list[tuple[Time, Data]] = []
+    time = life[0].start
+    for element in life:
+        time += draw(st.integers(0, shape.disorder))
+        steps.append((time, element))
+    return steps
+
+
+def _with_stables(draw: DrawFn, data: Sequence[Data], shape: _Shape) -> list[Element]:
+    """Between any two elements perhaps a stable: the greatest that is true, or a smaller."""
+    bounds = [FOREVER]
+    for element in reversed(data):
+        bounds.append(min(bounds[-1], _greatest_stable(element)))
+    bounds.reverse()
+    ends = (element.end for element in data if element.end < FOREVER)
+    horizon = max([0, *(element.start + 1 for element in data), *(end + 1 for end in ends)])
+    stream: list[Element] = []
+    for number, bound in enumerate(bounds):
+        slack = draw(st.sampled_from([None, None, 0, 0, 1, 4]))
+        if slack is not None:
+            stream.append(Stable(min(bound, horizon) - slack))
+        stream.extend(data[number : number + 1])
+    return [*stream, Stable(FOREVER)] if shape.closed else stream
+
+
+def _greatest_stable(element: Data) -> Time:
+    """The greatest stable that this element may follow."""
+    if element.changes_nothing:
+        return FOREVER
+    return element.start if isinstance(element, Insert) else min(element.old_end, element.end)

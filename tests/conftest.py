@@ -1,0 +1,18 @@
+"""Settings for all tests: how hard Hypothesis tries.
+
+`ANABRANCH_PROFILE` is `fast` (default, for work at the keyboard), `ci` or `deep`.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Runs on shared machines: a slow example is no error, so there is no deadline.
+_SLOW = (HealthCheck.too_slow,)
+
+settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=300, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "deep", max_examples=10_000, deadline=None, suppress_health_check=_SLOW
+)
+settings.load_profile(os.environ.get("ANABRANCH_PROFILE", "fast"))

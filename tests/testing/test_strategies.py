@@ -1,0 +1,97 @@
+"""Every presentation is a valid stream of its history; each option does what it says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.history import History, replay, replays
+from anabranch.model.properties import MergeCase, observe, permits
+from anabranch.model.time import FOREVER
+from anabranch.testing.strategies import histories, interleavings, presentations, replicas
+
+CASES = st.sampled_from(MergeCase)
+
+
+@given(data=st.data(), case=CASES)
+def test_presentation_is_valid_at_every_prefix_and_has_its_history(data, case):
+    history = data.draw(histories(case=case))
+    stream = data.draw(presentations(history, case=case))
+    assert replay(stream).violations == ()
+    assert History.of(stream) == history
+    assert replay(stream).frontier == FOREVER
+
+
+@given(data=st.data(), case=CASES)
+def test_replicas_have_the_properties_of_their_case(data, case):
+    inputs = data.draw(replicas(case=case, min_inputs=2))
+    assert permits(observe(inputs), case)
+    assert len({History.of(stream) for stream in inputs}) == 1
+
+
+@given(data=st.data())
+def test_truncated_and_gapped_streams_stay_valid(data):
+    case = data.draw(CASES)
+    history = data.draw(histories(case=case))
+    stream = data.draw(presentations(history, case=case, gaps=True, truncated=True, phantoms=0))
+    for prefix in replays(stream):
+        assert prefix.violations == ()
+
+
+@given(data=st.data())
+def test_gaps_only_leave_out(data):
+    history = data.draw(histories(case=MergeCase.R4))
+    stream = data.draw(presentations(history, case=MergeCase.R4, gaps=True))
+    assert len(History.of(stream).minus(history)) == 0
+
+
+@given(data=st.data())
+def test_interleaving_keeps_the_order_of_each_stream(data):
+    inputs = data.draw(replicas())
+    arrivals = data.draw(interleavings(inputs))
+    for number, stream in enumerate(inputs):
+        assert [element for own, element in arrivals if own == number] == stream
+
+
+@given(replicas(closed=False))
+def test_open_streams_do_not_end(inputs):
+    assert all(Stable(FOREVER) not in stream for stream in inputs)
+
+
+def _find(what, **options):
+    """Fails if no such stream turns up."""
+    from hypothesis import find
+
+    streams = replicas(min_inputs=1, max_inputs=1, **options)
+    return find(streams, lambda inputs: what(inputs[0]))[0]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda s: any(isinstance(e, Adjust) and e.is_removal for e in s),
+        lambda s: any(isinstance(e, Adjust) and e.end > e.old_end for e in s),
+        lambda s: any(isinstance(e, Adjust) and e.end < e.old_end for e in s),
+        lambda s: any(isinstance(e, Adjust) and e.changes_nothing for e in s),
+        lambda s: any(isinstance(e, Insert) and e.changes_nothing for e in s),
+        lambda s: not observe([s]).ordered,
+        lambda s: sum(isinstance(e, Stable) and e.time > 0 for e in s) > 2,
+        lambda s: len(s) > 1 and isinstance(s[0], Insert) and s[0].end == FOREVER,
+    ],
+    ids=[
+        "removal",
+        "lengthen",
+        "shorten",
+        "same_end",
+        "empty",
+        "disorder",
+        "stables",
+        "forever",
+    ],
+)
+def test_every_kind_of_revision_turns_up(what):
+    assert what(_find(what))
+
+
+def test_repeated_identities_turn_up_for_r4():
+    assert _find(lambda s: not observe([s]).keyed, case=MergeCase.R4)
