@@ -63,8 +63,8 @@ def _check_shares(workload: "Workload") -> None:
             _refuse(f"--{name} is {share}; it is a share, from 0 to 1")
     if not 0 <= workload.stable_freq <= 0.5:
         _refuse(
-            f"--stable-freq is {workload.stable_freq}; it must be from 0 to 0.5, since there is "
-            "an insert between any two stables"
+            f"--stable-freq is {workload.stable_freq}; it must be from 0 to 0.5, since there "
+            "is an insert between any two stables"
         )
 
 
@@ -80,8 +80,8 @@ def _check_case_options(workload: "Workload") -> None:
                 )
     if workload.duplicates is not None and case is not MergeCase.R4:
         _refuse(
-            f"--case {case.value} and --duplicates {workload.duplicates} contradict each other: "
-            "only r4 repeats an identity; drop --duplicates, or ask for --case r4"
+            f"--case {case.value} and --duplicates {workload.duplicates} contradict each "
+            "other: only r4 repeats an identity; drop --duplicates, or ask for --case r4"
         )
     if workload.gap_rate and case is MergeCase.R1:
         _refuse(
@@ -98,9 +98,13 @@ def _check_case_options(workload: "Workload") -> None:
 def _check_case_is_possible(workload: "Workload") -> None:
     case, events = workload.case, workload.events
     need = {MergeCase.R1: 2, MergeCase.R2: 2, MergeCase.R4: 2}.get(case, 1)
-    why = "two events with one identity" if case is MergeCase.R4 else "two events with one start"
+    why = (
+        "two events with one identity" if case is MergeCase.R4 else "two events with one start"
+    )
     if events < need:
-        _refuse(f"--events {events} cannot show --case {case.value}: it takes {why}; ask for more")
+        _refuse(
+            f"--events {events} cannot show --case {case.value}: it takes {why}; ask for more"
+        )
     if case is MergeCase.R2 and workload.replicas < 2:
         _refuse(
             "--replicas 1 cannot show --case r2: it takes two replicas that order equal starts "
@@ -127,6 +131,7 @@ def _check_disorder_is_possible(workload: "Workload") -> None:
     need = 3 if workload.case is MergeCase.R4 else 2
     if workload.events < need or workload.max_gap == 0:
         _refuse(
-            f"--events {workload.events} with --max-gap {workload.max_gap} cannot be in disorder, "
-            f"which --case {case} needs without --revisions; it takes {need} events and a gap"
+            f"--events {workload.events} with --max-gap {workload.max_gap} cannot be in "
+            f"disorder, which --case {case} needs without --revisions; it takes {need} events "
+            "and a gap"
         )

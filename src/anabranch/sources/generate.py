@@ -17,7 +17,6 @@ Papers: LMerge VI-B; revisions, phantoms, gaps and duplicates go beyond it.
 ['start', 'end', 'value', 'data']
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -41,8 +40,9 @@ PAYLOAD: Final = pa.schema({"value": pa.int64(), "data": pa.string()})
 ACTIVE: Final = 10_000
 """Events alive at any time, on average, unless a duration is given: as in the paper."""
 
-PART_ROWS: Final = 65_536
-"""Rows that are built at a time."""
+CHUNK_ROWS: Final = 65_536
+CHUNK_BYTES: Final = 2**26
+"""How many rows, and bytes of `data`, are built at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def disorder_share(self) -> float:
-        """Chance that an event is told later than others that start after it: 0.2 for R3, R4."""
+        """Chance that an event is told after others that start later: 0.2 for R3 and R4."""
         return self._by_case(self.disorder, 0.2)
 
     @property
@@ -123,30 +123,31 @@ class Workload:
         )
 
     @cached_property
-    def _truth(self) -> Truth:
+    def truth(self) -> Truth:
+        """Events and phantoms, drawn once."""
         return draw(self)
 
     def history(self, *, replica: int | None = None) -> pa.Table:
         """The true history; or what this replica tells of it (all, unless it has gaps)."""
-        truth = self._truth
+        truth = self.truth
         rows = truth.events
         if replica is not None:
             rows = rows[~missing(self, truth, self._number(replica))[rows]]
-        parts = [self._events(part) for part in _cut(rows, PART_ROWS)]
-        return pa.concat_tables(parts)
+        return pa.concat_tables([self._events(part) for part in self._chunks(rows)])
 
     def present(self, replica: int) -> Presentation:
         """The elements of a replica as plain columns, without payload."""
-        return present(self, self._truth, self._number(replica))
+        return present(self, self.truth, self._number(replica))
 
     def replica(self, replica: int) -> pa.Table:
         """The elements of a replica, in order, in the element format."""
-        return pa.concat_tables(self.parts(self.present(replica)))
+        return self.part(self.present(replica), slice(None))
 
-    def parts(self, told: Presentation, *, rows: int = PART_ROWS) -> Iterator[pa.Table]:
-        """The elements of a presentation in tables of this many rows; the last may be shorter."""
-        for seq in _cut(np.arange(len(told)), rows):
-            yield self._elements(told, seq)
+    def part(self, told: Presentation, rows: slice) -> pa.Table:
+        """These rows of a presentation, in the element format."""
+        seq = np.arange(len(told))[rows]
+        # An Arrow string array holds less than 2 GiB: wide payloads go in several chunks.
+        return pa.concat_tables([self._elements(told, part) for part in self._chunks(seq)])
 
     def _number(self, replica: int) -> int:
         if not 0 <= replica < self.replicas:
@@ -154,26 +155,25 @@ class Workload:
             raise UsageError(message)
         return replica
 
+    def _chunks(self, rows: Ints) -> list[Ints]:
+        size = min(CHUNK_ROWS, max(1, CHUNK_BYTES // (1 + self.payload_bytes)))
+        return [rows[at : at + size] for at in range(0, max(1, len(rows)), size)]
+
     def _payload(self, rows: Ints) -> pa.Table:
         known = rows != NO_EVENT
-        identity = np.where(known, self._truth.identity[rows], NO_EVENT)
-        value = to_arrow(self._truth.value[rows], pa.int64(), mask=known)
+        identity = np.where(known, self.truth.identity[rows], NO_EVENT)
+        value = to_arrow(self.truth.value[rows], pa.int64(), mask=known)
         data = texts(identity, width=self.payload_bytes, seed=self.seed)
         return pa.Table.from_arrays([value, data], schema=PAYLOAD)
 
     def _elements(self, told: Presentation, seq: Ints) -> pa.Table:
-        part = slice(int(seq[0]), int(seq[-1]) + 1)
-        payload = self._payload(told.row[part])
-        times = (told.start[part], told.end[part], told.old_end[part])
-        return encode(Batch(self.schema, told.kind[part], *times, payload, seq))
+        payload = self._payload(told.row[seq])
+        times = (told.start[seq], told.end[seq], told.old_end[seq])
+        return encode(Batch(self.schema, told.kind[seq], *times, payload, seq))
 
     def _events(self, rows: Ints) -> pa.Table:
-        start, end = self._truth.start[rows], self._truth.end[rows]
+        start, end = self.truth.start[rows], self.truth.end[rows]
         table = self._payload(rows)
         times = self.time.arrow
         table = table.add_column(0, START, to_arrow(start, times))
         return table.add_column(1, END, to_arrow(end, times, mask=end != FOREVER_UNITS))
-
-
-def _cut(rows: Ints, size: int) -> list[Ints]:
-    return [rows[at : at + size] for at in range(0, max(1, len(rows)), size)]

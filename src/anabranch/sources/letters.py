@@ -4,7 +4,7 @@ No table of strings is kept: whoever needs the string of a number computes it ag
 does not grow with the number of events.  Letters are `a` to `p`, which no format must escape.
 
 >>> texts(np.array([7, -1, 7]), width=4, seed=1).to_pylist()
-['lppi', None, 'lppi']
+['jail', None, 'jail']
 """
 
 from typing import Final
@@ -37,7 +37,9 @@ def texts(numbers: Ints, *, width: int, seed: int) -> pa.Array:
 def _letters(names: Words, width: int, seed: int) -> NDArray[np.uint8]:
     count = -(-width // 8)
     salt = _mix(np.array([seed & (2**64 - 1)], np.uint64) + GOLDEN)
-    state = _mix(names * GOLDEN + salt)[:, None] + np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
+    state = (
+        _mix(names * GOLDEN + salt)[:, None] + np.arange(1, count + 1, dtype=np.uint64) * GOLDEN
+    )
     words = (_mix(state) & LOW_BITS) + LETTER_A
     # Little-endian on every machine, so that files are the same everywhere.
     letters = words.astype("<u8", copy=False).view(np.uint8)
@@ -45,7 +47,7 @@ def _letters(names: Words, width: int, seed: int) -> NDArray[np.uint8]:
 
 
 def _mix(words: Words) -> Words:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
+    """SplitMix64's finaliser (Steele, Lea, Flood 2014): every bit depends on every bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

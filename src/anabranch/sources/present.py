@@ -1,4 +1,4 @@
-"""How one replica tells a truth: order, provisional ends, phantoms, gaps and stables of its own.
+"""How one replica tells a truth: its own order, provisional ends, phantoms, gaps and stables.
 
 A presentation is valid by construction.  Its inserts and adjusts are laid out in columns with
 an emission key each and sorted by it; a stable may then promise at most the smallest time that
@@ -14,9 +14,10 @@ Papers: LMerge VI-B (Disorder, StableFreq); chains and phantoms go beyond it.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Codes, Ints, Mask
 from anabranch.model.properties import MergeCase
@@ -72,6 +73,11 @@ class _Elements:
     key: Ints
 
     @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All columns, in the order of the fields."""
+        return (self.kind, self.start, self.end, self.old_end, self.row, self.key)
+
+    @property
     def touches(self) -> Ints:
         """The earliest time that each element changes."""
         adjusted = np.minimum(self.old_end, self.end)
@@ -84,9 +90,9 @@ def present(workload: "Workload", truth: Truth, replica: int) -> Presentation:
     rows = _rows(workload, rng, truth, replica)
     key = truth.start[rows] + _delays(workload, rng, truth, rows)
     told = _tell(workload, rng, truth, rows, key)
-    # Stable sort: what has the same key keeps the order of levels, and of `rows` within a level.
+    # Stable sort: equal keys keep the order of levels, and of `rows` within a level.
     order = np.argsort(told.key, kind="stable")
-    told = _Elements(*(getattr(told, name)[order] for name in _Elements.__annotations__))
+    told = _Elements(*(column[order] for column in told.columns))
     return _promise(workload, rng, told, replica)
 
 
@@ -97,13 +103,13 @@ def missing(workload: "Workload", truth: Truth, replica: int) -> Mask:
     if replica == 0:
         lost[:] = False
     first = _overtaken(truth)
-    lost[[row for row in (truth.mark, truth.mark + 1, first, first + 1) if row < len(lost)]] = False
+    lost[[row for row in (truth.mark, truth.mark + 1, first, first + 1) if row < len(lost)]] = (
+        False
+    )
     return lost
 
 
-def _rows(
-    workload: "Workload", rng: np.random.Generator, truth: Truth, replica: int
-) -> Ints:
+def _rows(workload: "Workload", rng: np.random.Generator, truth: Truth, replica: int) -> Ints:
     """The rows this replica tells, in the order that decides among equal keys."""
     shown = ~missing(workload, truth, replica)
     shown &= ~truth.phantom | (rng.random(len(truth)) < SHOWN)
@@ -123,9 +129,7 @@ def _overtaken(truth: Truth) -> int:
     return int(steps[0]) if len(steps) else len(truth.events) - 1
 
 
-def _delays(
-    workload: "Workload", rng: np.random.Generator, truth: Truth, rows: Ints
-) -> Ints:
+def _delays(workload: "Workload", rng: np.random.Generator, truth: Truth, rows: Ints) -> Ints:
     """How much later than its start each row is first told."""
     delays = np.zeros(len(rows), np.int64)
     if workload.disorder_share == 0:
@@ -154,10 +158,8 @@ def _tell(
     kinds = np.full(len(rows), INSERT, np.int8)
     levels = [_Elements(kinds, start, end, np.zeros_like(start), rows, key)]
     levels += _later_levels(workload, rng, states, start[at], rows[at], key[at])
-    return _Elements(
-        *(np.concatenate([getattr(level, name) for level in levels])
-          for name in _Elements.__annotations__)
-    )  # fmt: skip
+    columns = zip(*(level.columns for level in levels), strict=True)
+    return _Elements(*(np.concatenate(column) for column in columns))
 
 
 def _states(workload: "Workload", rng: np.random.Generator, start: Ints, end: Ints) -> Ints:
@@ -172,12 +174,19 @@ def _states(workload: "Workload", rng: np.random.Generator, start: Ints, end: In
         provisional[level] = np.where(again, provisional[level - 1], provisional[level])
     # A revised event has at least one adjust: its first end is never the true one.
     lucky = provisional[0] == end
-    provisional[0, lucky] = np.where(end[lucky] == FOREVER_UNITS, start[lucky] + 1, FOREVER_UNITS)
+    provisional[0, lucky] = np.where(
+        end[lucky] == FOREVER_UNITS, start[lucky] + 1, FOREVER_UNITS
+    )
     return np.vstack([provisional, end])
 
 
 def _later_levels(
-    workload: "Workload", rng: np.random.Generator, states: Ints, start: Ints, rows: Ints, key: Ints
+    workload: "Workload",
+    rng: np.random.Generator,
+    states: Ints,
+    start: Ints,
+    rows: Ints,
+    key: Ints,
 ) -> list[_Elements]:
     """The changes from each state to the next one, each emitted before its deadline."""
     before, after = states[:-1], states[1:]

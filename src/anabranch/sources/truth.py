@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.sources.generate import Workload
 
 VALUES: Final = 401
-"""Payload values are in [0, 400], as in the paper; a prime, so that strides visit all of them."""
+"""Payload values are in [0, 400], as in the paper; a prime, so that strides visit all."""
 
 TIES: Final = 0.1
 """Share of gaps that are made 0 for R1 and R2, where ties are the point."""
@@ -152,8 +152,8 @@ def _values(rng: np.random.Generator, start: Ints, identity: Ints) -> Ints:
     rank -= rank[new_group][group]
     if rank.max() >= VALUES:
         message = (
-            f"max_gap 0 puts {rank.max() + 1} events at one time, and only {VALUES} payloads are "
-            "told apart there; raise --max-gap, or ask for fewer --events"
+            f"max_gap 0 puts {rank.max() + 1} events at one time, and only {VALUES} payloads "
+            "are told apart there; raise --max-gap, or ask for fewer --events"
         )
         raise UsageError(message)
     place = rng.integers(0, VALUES, group[-1] + 1)
@@ -161,4 +161,3 @@ def _values(rng: np.random.Generator, start: Ints, identity: Ints) -> Ints:
     values = np.empty(len(start), np.int64)
     values[order] = (place[group] + rank * stride[group]) % VALUES
     return values
-
