@@ -50,11 +50,11 @@ test-fast: $(READY)  ## unit tests, laws and doctests; no Spark, no packaging
 
 .PHONY: test
 test: check  ## all that CI checks: check, every test (Spark and packaging too)
-	@$(BIN)/pytest -m "not deep"
+	@ANABRANCH_PROFILE=ci $(BIN)/pytest -m "not deep"
 
 .PHONY: test-deep
 test-deep: $(READY)  ## heavy runs: PART=path or PART='path -k words' picks some of them
-	@HYPOTHESIS_PROFILE=deep $(BIN)/pytest -m deep $(or $(PART),tests)
+	@ANABRANCH_PROFILE=deep $(BIN)/pytest -m deep $(or $(PART),tests)
 
 .PHONY: demo
 demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked

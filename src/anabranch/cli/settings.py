@@ -149,7 +149,7 @@ def load(
     file = find_file(variables, folder or Path.cwd())
     in_file = {} if file is None else _read_file(file)
     given = {name: value for name, value in (flags or {}).items() if value is not None}
-    _warn_of_unknown(variables)
+    _warn_of_typos(variables)
     values: dict[str, Value] = {}
     for key in KEYS:
         if key.name in given:
@@ -193,18 +193,25 @@ def _read_file(file: Path) -> dict[str, object]:
     return content
 
 
-def _warn_of_unknown(variables: Mapping[str, str]) -> None:
+def _warn_of_typos(variables: Mapping[str, str]) -> None:
+    """Name variables that look like a misspelt setting; others may use the prefix too."""
     known = {CONFIG_VARIABLE, LOG_VARIABLE, *(key.variable for key in KEYS)}
     for name in sorted(variables):
-        if name.startswith(PREFIX) and name not in known:
-            hint = _hint(name.removeprefix(PREFIX).lower())
-            log.warning("the environment has %s, which means nothing; %s", name, hint)
+        near = _nearest(name.removeprefix(PREFIX).lower(), cutoff=0.75)
+        if name.startswith(PREFIX) and name not in known and near:
+            meant = PREFIX + near.upper()
+            log.warning("the environment variable %s means nothing; is it %s?", name, meant)
 
 
 def _hint(name: str) -> str:
-    names = [key.name for key in KEYS]
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
+    near = _nearest(name, cutoff=0.6)
+    names = ", ".join(key.name for key in KEYS)
+    return f"did you mean {near!r}?" if near else f"known are {names}"
+
+
+def _nearest(name: str, *, cutoff: float) -> str | None:
+    near = difflib.get_close_matches(name, [key.name for key in KEYS], n=1, cutoff=cutoff)
+    return near[0] if near else None
 
 
 def _value(key: Key, raw: object, origin: str) -> Value:

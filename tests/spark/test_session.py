@@ -1,0 +1,173 @@
+"""A session is set up right, says what it cannot do, and leaves the process as it was."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.errors import SetupError, UsageError
+from anabranch.spark.session import (
+    ROCKSDB,
+    STATE_STORE,
+    TIME_ZONE,
+    check_session,
+    defaults,
+    log_file,
+    session,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_settings_that_streams_need_are_in_force(spark: "SparkSession") -> None:
+    for name, value in defaults(local=True).items():
+        if name not in {"spark.driver.memory", "spark.sql.shuffle.partitions"}:
+            assert spark.conf.get(name) == value, name
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    check_session(spark)
+
+
+def test_workers_run_this_python(spark: "SparkSession") -> None:
+    def name(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"name": [sys.prefix]})
+
+    rows = spark.range(1).mapInArrow(name, "name string").collect()
+    assert rows[0]["name"] == sys.prefix
+
+
+def test_the_running_session_is_used_again(spark: "SparkSession") -> None:
+    assert session() is spark
+    assert session(master="local[2]") is spark
+
+
+def test_the_running_session_is_found_from_another_thread(spark: "SparkSession") -> None:
+    found: list[SparkSession] = []
+    thread = threading.Thread(target=lambda: found.append(session()))
+    thread.start()
+    thread.join()
+    assert found == [spark]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"master": "local[7]"}, {"config": {"spark.driver.memory": "77g"}}],
+    ids=["master", "memory"],
+)
+def test_a_running_session_with_other_settings_is_refused(
+    spark: "SparkSession", asked: dict[str, object]
+) -> None:
+    with pytest.raises(SetupError, match=r"a session runs already.*stop it first"):
+        session(**asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        (TIME_ZONE, "America/Los_Angeles", "UTC"),
+        (STATE_STORE, ROCKSDB.replace("RocksDB", "HDFSBacked"), ROCKSDB),
+    ],
+)
+def test_a_session_that_cannot_carry_streams_is_told_what_to_set(
+    spark: "SparkSession", name: str, wrong: str, right: str
+) -> None:
+    spark.conf.set(name, wrong)
+    try:
+        with pytest.raises(SetupError) as raised:
+            session()
+        assert f'spark.conf.set("{name}", "{right}")' in str(raised.value)
+        assert wrong in str(raised.value)
+    finally:
+        spark.conf.set(name, right)
+    assert session() is spark
+
+
+def test_the_log_file_holds_what_spark_says(spark: "SparkSession") -> None:
+    path = log_file()
+    assert path is not None
+
+    def speak(batches):
+        print("a word from the worker", file=sys.stderr)
+        yield from batches
+
+    spark.range(1).mapInArrow(speak, "id long").count()
+    assert "a word from the worker" in path.read_text()
+
+
+def test_a_connect_address_is_refused(spark: "SparkSession") -> None:
+    with pytest.raises(UsageError, match=r"builder\.remote"):
+        session(master="sc://somewhere")
+
+
+def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ANABRANCH_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (
+            "config={'spark.driver.extraJavaOptions': '-XX:+UseSerialGC -XX:+UseParallelGC'}",
+            "Conflicting collector combinations",
+        ),
+        ("master='locall'", "locall"),
+    ],
+    ids=["java option", "master"],
+)
+def test_a_spark_that_does_not_start_is_explained(
+    tmp_path: Path, arguments: str, word: str
+) -> None:
+    ran = run_python(
+        f"""
+from anabranch.errors import SetupError
+from anabranch.spark.session import session
+try:
+    session({arguments})
+except SetupError as error:
+    print(error)
+""",
+        tmp_path,
+    )
+    assert "Spark did not start" in ran.stdout, ran.stderr
+    assert str(tmp_path / "cache" / "logs") in ran.stdout
+    assert word in ran.stdout
+    assert "anabranch doctor" in ran.stdout
+
+
+def test_a_path_with_blanks_and_a_second_session_work(tmp_path: Path) -> None:
+    folder = tmp_path / "with blank"
+    folder.mkdir()
+    ran = run_python(
+        """
+from pathlib import Path
+from anabranch.spark.session import session, log_file
+spark = session(master="local[1]", log_path=Path("a log"))
+first = log_file()
+spark.stop()
+spark = session(master="local[1]", config={"spark.sql.shuffle.partitions": "3"})
+assert spark.range(3).count() == 3
+assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+assert log_file() == first
+print(first, first.stat().st_size > 0)
+""",
+        folder,
+    )
+    assert ran.stdout.split("\n")[0] == f"{folder / 'a log'} True", ran.stderr
