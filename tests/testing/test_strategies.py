@@ -1,7 +1,7 @@
 """Every presentation is a valid stream of its history; each option does what it says."""
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from anabranch.model.element import Adjust, Insert, Stable
@@ -60,10 +60,9 @@ def test_open_streams_do_not_end(inputs):
 
 def _find(what, **options):
     """Fails if no such stream turns up."""
-    from hypothesis import find
-
     streams = replicas(min_inputs=1, max_inputs=1, **options)
-    return find(streams, lambda inputs: what(inputs[0]))[0]
+    quick = settings(phases=[Phase.generate], max_examples=2_000, database=None)
+    return find(streams, lambda inputs: what(inputs[0]), settings=quick)[0]
 
 
 @pytest.mark.parametrize(
