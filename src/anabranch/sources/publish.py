@@ -86,9 +86,7 @@ def publish(
     schedules: Mapping[str, Schedule] | None = None,
 ) -> Iterator[Appeared]:
     """Let the files of all replicas appear over time, `rate` elements a second each."""
-    if not rate > 0:
-        message = f"--rate is {rate}; it must be more than 0 elements a second"
-        raise UsageError(message)
+    check_rate(rate)
     planned = dict(schedules or {})
     unknown = sorted(set(planned) - set(replica_names(workload, inbox)))
     if unknown:
@@ -113,6 +111,13 @@ def publish(
         if wait > 0:
             sleep(wait)
         yield _write_part(workload, inbox, names[replica], told[replica], number)
+
+
+def check_rate(rate: float) -> None:
+    """Refuse a rate that no stream can have."""
+    if not 0 < rate < float("inf"):
+        message = f"--rate is {rate}; it must be more than 0 elements a second, and finite"
+        raise UsageError(message)
 
 
 def replica_names(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
