@@ -14,6 +14,7 @@ from anabranch.errors import SetupError
 from anabranch.spark import java
 from anabranch.spark.java import java_home
 
+LAUNCHER = "org.apache.spark.launcher.Main"
 ECHO = '#!/bin/sh\nfor a in "$@"; do printf "[%s]" "$a"; done\necho said >&2\n'
 
 
@@ -115,16 +116,25 @@ def test_the_script_drops_the_module_and_nothing_else(
     assert ran.stderr == "said\n"
 
 
-def test_the_script_sends_stderr_to_the_log(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("main", "kept", "logged"),
+    [("a.Main", "", "[a.Main]said\n"), (LAUNCHER, f"[{LAUNCHER}]", "said\n")],
+)
+def test_the_script_sends_output_to_the_log_but_for_the_launcher(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, main: str, kept: str, logged: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java(bare / "a", "17")))
     (bare / "the log").write_text("before\n")
-    environment = {java.LOG_VARIABLE: str(bare / "the log")}
     program = java_home().path / "bin" / "java"
-    ran = subprocess.run([program], capture_output=True, text=True, check=True, env=environment)
-    assert ran.stderr == ""
-    assert (bare / "the log").read_text() == "before\nsaid\n"
+    ran = subprocess.run(
+        [program, main],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={java.LOG_VARIABLE: str(bare / "the log")},
+    )
+    assert (ran.stdout, ran.stderr) == (kept, "")
+    assert (bare / "the log").read_text() == f"before\n{logged}"
 
 
 def test_a_home_is_made_once_and_safely_by_many_at_a_time(

