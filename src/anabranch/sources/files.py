@@ -30,7 +30,7 @@ from anabranch.batch.schema import (
     TimeType,
     payload_schema,
 )
-from anabranch.errors import FileError, SchemaError, UsageError
+from anabranch.errors import FileError, SchemaError
 from anabranch.sources import jsonl
 from anabranch.sources.commits import committed, data_files, has_commits
 from anabranch.sources.jsontypes import common_json
@@ -116,7 +116,7 @@ class Folder:
 
 
 def look(path: Path | str, *, schema: Path | None = None) -> Folder:
-    """Find out what a path holds; `schema` is a schema file, for JSON lines."""
+    """Find out what a path holds; `schema` is a schema file, for JSON lines only."""
     place = Path(path)
     if not place.exists():
         message = (
@@ -131,9 +131,6 @@ def look(path: Path | str, *, schema: Path | None = None) -> Folder:
     form = _one_format(files)
     rows: int | None
     if form is Format.PARQUET:
-        if schema is not None:
-            message = f"{place}: a schema file is for JSON lines; Parquet files carry their own"
-            raise UsageError(message)
         columns, rows = _parquet_schema(files)
     else:
         columns, rows = _json_schema(files, schema)
