@@ -221,13 +221,14 @@ def _print(report: dict[str, Any]) -> None:
     from rich.table import Table
 
     columns = ("elements", "inserts", "adjusts", "stables", "files", "bytes")
-    table = Table(title=f"{report['out']}: {report['events']:,} events")
+    table = Table()
     table.add_column("replica")
     for column in columns:
         table.add_column(column, justify="right")
     for replica in report["replicas"]:
         table.add_row(replica["name"], *(f"{replica[column]:,}" for column in columns))
     console = Console()
+    console.print(f"{report['events']:,} events in {report['out']}", soft_wrap=True)
     console.print(table)
     console.print(f"cheapest merge case: {report['case']}")
     if report["reference"] is not None:

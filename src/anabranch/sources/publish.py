@@ -10,6 +10,7 @@ something in it is refused before anything is written.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +27,8 @@ from anabranch.sources.generate import Workload
 from anabranch.sources.lines import json_lines
 from anabranch.sources.present import Presentation
 from anabranch.sources.schedule import Schedule, timetable
+
+log = logging.getLogger(__name__)
 
 FILE_ROWS: Final = 50_000
 REPLICA_FILE: Final = "_replica.json"
@@ -157,7 +160,8 @@ def prepare(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
     if inbox.reference is not None:
         _require_empty(inbox.reference, "--reference")
         _require_apart(inbox.path, inbox.reference)
-    history = workload.history() if inbox.reference is not None else None
+    # Drawn before the first folder is made: a draw may still be refused.
+    truth = workload.truth
     about = {
         "guarantee": None,
         "attachment": 1,
@@ -168,8 +172,11 @@ def prepare(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
         _make(folder)
         write_whole(folder / REPLICA_FILE, json.dumps(about, indent=2).encode() + b"\n")
     if inbox.reference is not None:
+        log.info(
+            "writing the true history, %d events, to %s", len(truth.events), inbox.reference
+        )
         _make(inbox.reference)
-        write_whole(inbox.reference / "part-00000.parquet", history)
+        write_whole(inbox.reference / "part-00000.parquet", workload.history())
     return names
 
 
