@@ -105,14 +105,8 @@ def _size(path: Path) -> int:
 
 
 def _print(leftovers: list[Leftover]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
+    # No table: a path that is cut or wrapped cannot be read before it is removed.
     if not leftovers:
-        console.print("nothing was left behind")
-        return
-    table = Table("what", "bytes", "where", box=None, pad_edge=False)
+        click.echo("nothing was left behind")
     for leftover in leftovers:
-        table.add_row(leftover.kind, f"{leftover.size:,}", str(leftover.path))
-    console.print(table, soft_wrap=True)
+        click.echo(f"{leftover.kind:10} {leftover.size:>12,} bytes  {leftover.path}")

@@ -18,7 +18,9 @@ def command(*, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("setting", "value", "comes from", "means", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("setting", "value", "comes from", "means"):
+        table.add_column(name, overflow="fold")  # a cut path would be no answer
     for key in settings.KEYS:
         value = loaded.values[key.name]
         shown = "(unset)" if value.value is None else str(value.value)

@@ -1,0 +1,67 @@
+"""Cleaning lists first, removes only when told, and keeps what a running process uses."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch.cli import clean
+
+GONE = 2**22 + 1  # above the largest process id of Linux and macOS
+
+
+@pytest.fixture
+def littered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    cache, temporary = tmp_path / "cache", tmp_path / "tmp"
+    paths = {
+        "home": cache / "java" / "17-abc" / "bin" / "java",
+        "log": cache / "logs" / f"spark-20260101-000000-{GONE}.log",
+        "own log": cache / "logs" / f"spark-20260101-000000-{os.getpid()}.log",
+        "temporary": temporary / f"anabranch-demo-{GONE}" / "file",
+        "own temporary": temporary / f"anabranch-demo-{os.getpid()}" / "file",
+        "foreign": temporary / "somebody" / "file",
+    }
+    for path in paths.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("12345")
+    monkeypatch.setenv("ANABRANCH_CACHE_DIR", str(cache))
+    monkeypatch.setattr(clean.tempfile, "gettempdir", lambda: str(temporary))
+    return paths
+
+
+def invoke(*arguments: str) -> str:
+    return CliRunner().invoke(clean.command, list(arguments), catch_exceptions=False).stdout
+
+
+def test_nothing_goes_without_yes(littered: dict[str, Path]) -> None:
+    shown = invoke()
+    assert "nothing was removed" in shown
+    assert "17-abc" in shown
+    assert all(path.exists() for path in littered.values())
+
+
+def test_yes_removes_exactly_what_was_listed(littered: dict[str, Path]) -> None:
+    told = json.loads(invoke("--json"))
+    assert told["removed"] is False
+    assert [(row["kind"], row["bytes"]) for row in told["leftovers"]] == [
+        ("java home", 5),
+        ("spark log", 5),
+        ("temporary", 5),
+    ]
+    assert json.loads(invoke("--yes", "--json")) == {**told, "removed": True}
+    left = {name for name, path in littered.items() if path.exists()}
+    assert left == {"own log", "own temporary", "foreign"}
+    assert "nothing was left behind" in invoke()
+
+
+def test_a_link_is_removed_and_not_followed(littered: dict[str, Path], tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    link = littered["home"].parents[2] / "link"
+    link.symlink_to(outside)
+    invoke("--yes")
+    assert not link.is_symlink()
+    assert (outside / "precious").exists()
