@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 
@@ -97,15 +96,3 @@ def to_arrow(
 def take(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
     """These rows of a table, in this order."""
     return table.take(to_arrow(rows.astype(np.int64, copy=False), pa.int64()))
-
-
-def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly the columns and types of the schema (dictionaries decoded)."""
-    columns = [_cast(table.column(field.name), field.type) for field in schema]
-    if not columns:
-        return table.select([])
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else pc.cast(column, kind)

@@ -34,7 +34,8 @@ from anabranch.batch.batch import (
     Ints,
     Mask,
 )
-from anabranch.batch.buffers import conform, numbers, take, to_arrow, valid
+from anabranch.batch.buffers import numbers, take, to_arrow, valid
+from anabranch.batch.columns import conform
 from anabranch.batch.schema import (
     END,
     KIND,

@@ -8,12 +8,14 @@
 | `seq`     | int64, optional                     | order within the physical stream           |
 | `replica` | string, optional                    | name of the copy, if several are together  |
 
-Every other column is payload, of any type but a map.  A schema that does not fit raises
+Every other column is payload, of any type but a map or union, and told by its plain type
+(`plain_type`: what a column holds, not how it is stored).  A schema that does not fit raises
 `SchemaError` and names the file, the column, what came and what to do.
 
 Papers: the element format is LMerge III-C, Example 5, as columns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -69,6 +71,7 @@ class ElementSchema:
         ['a']
         """
         _require(schema, (KIND, START, END), where)
+        _require_once(schema, where)
         if not _is_text(schema.field(KIND).type):
             raise _wrong_type(schema, KIND, "string", where)
         time = _time_type(schema, where)
@@ -94,7 +97,7 @@ class ElementSchema:
 
 
 def payload_schema(schema: pa.Schema, *, where: str) -> pa.Schema:
-    """The columns that are not reserved; a map among them is refused."""
+    """The columns that are not reserved, as plain types; a map or a union is refused."""
     fields = [field for field in schema if field.name not in RESERVED]
     for field in fields:
         if has_map(field.type):
@@ -103,14 +106,62 @@ def payload_schema(schema: pa.Schema, *, where: str) -> pa.Schema:
                 "value and a map has no order; make it an array of structs, or drop it"
             )
             raise SchemaError(message)
-    return pa.schema([field.remove_metadata() for field in fields])
+        if _has(field.type, pt.is_union):
+            message = (
+                f"{where}: column '{field.name}' is {field.type}; Spark has no unions; "
+                "make it a struct with a field per case, or drop it"
+            )
+            raise SchemaError(message)
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in fields])
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, however they are stored: no dictionaries, run-ends or views.
+
+    >>> plain_type(pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    ListType(list<item: string>)
+    """
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pt.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    for is_alike, plain in _LISTS:
+        if is_alike(kind):
+            return plain(_plain_field(kind.value_field))
+    return _VIEWS.get(kind, kind)
+
+
+_VIEWS: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_LISTS: Final = (
+    (pt.is_list, pa.list_),
+    (pt.is_list_view, pa.list_),
+    (pt.is_large_list, pa.large_list),
+    (pt.is_large_list_view, pa.large_list),
+)
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    # Nullable at every depth: what is below a null is null.
+    return pa.field(field.name, plain_type(field.type))
 
 
 def has_map(kind: pa.DataType) -> bool:
     """Whether a map is in this type, at any depth."""
-    if pt.is_map(kind):
+    return _has(kind, pt.is_map)
+
+
+def _has(kind: pa.DataType, found: Callable[[pa.DataType], bool]) -> bool:
+    if found(kind):
         return True
-    return any(has_map(kind.field(i).type) for i in range(kind.num_fields))
+    if pt.is_dictionary(kind):
+        return _has(kind.value_type, found)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has(kind.storage_type, found)
+    return any(_has(kind.field(i).type, found) for i in range(kind.num_fields))
 
 
 def is_time(kind: pa.DataType) -> bool:
@@ -145,6 +196,16 @@ def _require(schema: pa.Schema, names: tuple[str, ...], where: str) -> None:
             f"{where}: no column {' and no column '.join(map(repr, missing))}; a stream of "
             f"elements has the columns 'kind', 'start' and 'end' (and 'old_end' if there are "
             f"adjusts), this has {schema.names}; rename or add the columns"
+        )
+        raise SchemaError(message)
+
+
+def _require_once(schema: pa.Schema, where: str) -> None:
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        message = (
+            f"{where}: several columns are named {' and '.join(map(repr, twice))}; "
+            "every column of a stream needs a name of its own; rename them"
         )
         raise SchemaError(message)
 
