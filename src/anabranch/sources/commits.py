@@ -85,7 +85,7 @@ def _entries(log: Path) -> list[tuple[str, str]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = (
             f"{log}: expected a sink log of Spark (a line '{_VERSION}', then one JSON object "
-            f"per file), but {error}; the output folder is damaged or of an unknown Spark version"
+            f"per file), but {error}; the folder is damaged, or of an unknown Spark version"
         )
         raise FileError(message) from error
 

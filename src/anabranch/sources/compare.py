@@ -141,13 +141,14 @@ def _truth(
 def _judged(
     folder: Folder, interner: Interner, refusals: Refusals, *, limit: int, on_progress: Progress
 ) -> Iterator[Judged]:
+    is_copy = folder.replicas[0].note is not None  # a replica's folder, named by itself
     for stream in gather(folder, interner, refusals, on_progress=on_progress):
         yield judge(
             stream,
             interner,
             folder.time,
             limit=limit,
-            is_input=stream.replica is not None,
+            is_input=is_copy or stream.replica is not None,
             is_whole=folder.layout is Layout.REFERENCE,
         )
 

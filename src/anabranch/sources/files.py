@@ -11,7 +11,7 @@ or `.` are not data.  In an output only committed files count.
 Not checked here: rows.  See `anabranch.sources.elements`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -184,7 +184,7 @@ def _arrange(place: Path) -> tuple[bool, tuple[Replica, ...]]:
         )
         raise FileError(message)
     if not folders:
-        return False, (Replica(None, place, tuple(files)),)
+        return False, (replace(_replica(place), name=None),)
     return True, tuple(_replica(folder) for folder in folders)
 
 

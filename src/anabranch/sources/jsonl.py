@@ -231,7 +231,8 @@ def _one_by_one(column: pa.ChunkedArray, field: pa.Field) -> tuple[pa.Array, dic
     """Each value by itself, null where it fails, and the reasons by row."""
     expected = "base64" if pt.is_binary(field.type) else "a date like 2024-05-31"
     if pt.is_timestamp(field.type):
-        expected = "a time to the microsecond with a zone, like 2024-05-31T12:00:00Z"
+        zone = ("with a zone", "Z") if field.type.tz else ("without a zone", "")
+        expected = f"a time to the microsecond {zone[0]}, like 2024-05-31T12:00:00{zone[1]}"
     values: list[Any] = []
     reasons = {}
     for row, text in enumerate(column.to_pylist()):

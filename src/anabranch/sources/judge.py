@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, KINDS, STABLE, Ints, Mask
-from anabranch.batch.buffers import take
 from anabranch.batch.history import REASONS, Events, replay
 from anabranch.batch.intern import Interner
 from anabranch.batch.schema import TimeType
@@ -129,8 +128,6 @@ def _shown(
 
 def show_payloads(interner: Interner, ids: Ints) -> list[dict[str, Any]]:
     """The payloads of a few identities, as values that JSON has."""
-    payload = interner.payload
-    if not payload.num_columns or not len(ids):
-        return [{} for _ in ids]
-    rows = take(payload, ids).to_pylist()
+    payload = interner.take(ids)
+    rows = payload.to_pylist() if payload.num_columns else [{} for _ in ids]
     return [{name: show_value(value) for name, value in row.items()} for row in rows]
