@@ -26,6 +26,7 @@ Bag = tuple[Event, ...]
 WIDE = [Event("A", 1, 2), Event("A", 1, 3), Event("A", 1, FOREVER), Event("A", 2, 3)]
 WIDE += [Event("A", 2, FOREVER), Event("A", 3, FOREVER)]
 NARROW = [Event("A", 1, 2), Event("A", 1, 3), Event("A", 2, FOREVER)]
+HEAVY = pytest.param(WIDE, 2, 2, marks=pytest.mark.deep)
 
 
 def bags(events: list[Event], size: int, *, keyed: bool) -> list[Bag]:
@@ -86,7 +87,8 @@ class Definition:
 
 
 @pytest.mark.parametrize(
-    ("events", "size", "inputs"), [(WIDE, 2, 1), (WIDE, 1, 2)], ids=["one", "two"]
+    ("events", "size", "inputs"),
+    [(WIDE, 2, 1), (WIDE, 1, 2), (NARROW, 2, 2), (NARROW, 1, 3), HEAVY],
 )
 def test_r3_conditions_are_the_definition(events: list[Event], size: int, inputs: int) -> None:
     definition = Definition(events, size + 1, keyed=True)
@@ -107,7 +109,7 @@ def test_r3_conditions_are_the_definition(events: list[Event], size: int, inputs
 
 
 @pytest.mark.parametrize(
-    ("events", "size", "inputs"), [(WIDE, 2, 1), (NARROW, 2, 2)], ids=["one", "two"]
+    ("events", "size", "inputs"), [(WIDE, 2, 1), (NARROW, 2, 2), (NARROW, 1, 3), HEAVY]
 )
 def test_r4_conditions_are_the_definition(events: list[Event], size: int, inputs: int) -> None:
     definition = Definition(events, size + 1, keyed=False)

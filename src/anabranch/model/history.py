@@ -35,7 +35,7 @@ class Reason(Enum):
     """Which promise an element breaks; the value says it to people."""
 
     BACKWARDS = "its end is before its start"
-    BEHIND_STABLE = "it changes time that a stable has already declared final"
+    BEHIND_STABLE = "it changes time that a stable has declared final"
     NO_SUCH_EVENT = "it adjusts an event that is not there"
 
 

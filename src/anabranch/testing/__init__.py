@@ -1,1 +1,44 @@
-"""Tools for tests of streams: random streams, readable asserts and cases that are pictures."""
+"""Tools for tests of streams: random streams, readable asserts, and cases that are pictures.
+
+* `histories`, `presentations`, `replicas`, `interleavings`: Hypothesis strategies.  They need
+  Hypothesis (`pip install 'anabranch[test]'`) and are loaded at first use: without it the rest
+  of this package works, and using one raises `SetupError`.
+* `assert_valid`, `assert_equivalent`, `assert_consistent`, `assert_compatible`: say what is
+  wrong in a table.
+* `load_cases`: marble tables from `.case` files.
+"""
+
+from typing import TYPE_CHECKING
+
+from anabranch.testing.asserts import (
+    assert_compatible,
+    assert_consistent,
+    assert_equivalent,
+    assert_valid,
+)
+from anabranch.testing.cases import Case, load_cases
+
+if TYPE_CHECKING:
+    from anabranch.testing.strategies import histories, interleavings, presentations, replicas
+
+__all__ = [
+    "Case",
+    "assert_compatible",
+    "assert_consistent",
+    "assert_equivalent",
+    "assert_valid",
+    "histories",
+    "interleavings",
+    "load_cases",
+    "presentations",
+    "replicas",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    from anabranch.testing import strategies
+
+    return getattr(strategies, name)
