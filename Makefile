@@ -17,6 +17,7 @@ READY := $(VENV)/.ready
 UV ?= $(shell command -v uv 2>/dev/null)
 PART ?=
 FIG ?=
+export UV
 
 # The suffix of the line is the help text.
 .PHONY: help

@@ -1,0 +1,180 @@
+"""Our own small linters: sizes, names, rooms, and what the tracked files may say.
+
+ruff, mypy and import-linter see to the rest; `make check` runs them all.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+LONGEST_FILE = 400
+LONGEST_BODY = 40
+HOLLOW_NAMES = {"utils.py", "helpers.py", "common.py", "misc.py"}
+PRIVATE_SPARK = re.compile(r"\.(_jvm|_jdf|_sc|_jsc|_jsparkSession|_jsq|_gateway|rdd)\b")
+# Written in halves, so that this file does not find itself.
+REGISTRIES = [
+    half + ".org" for half in ("pypi", "pythonhosted", "maven", "maven.apache", "anaconda")
+]
+
+
+def tracked() -> list[Path]:
+    """Files that belong to the project: those git knows, or would if told to add all."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in names.splitlines() if (ROOT / name).is_file()]
+
+
+def python_files() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Each function with the number of lines of its body, its docstring not counted."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            skip = 1 if ast.get_docstring(node) is not None and len(node.body) > 1 else 0
+            first, last = node.body[skip].lineno, node.body[-1].end_lineno
+            yield node.name, (last or first) - first + 1
+
+
+def test_files_are_short() -> None:
+    sizes = {name_of(path): len(path.read_text().splitlines()) for path in python_files()}
+    assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{name_of(path)}: {name} has {size} lines"
+        for path in python_files()
+        for name, size in functions(path)
+        if size > LONGEST_BODY
+    ]
+    assert long == []
+
+
+def test_no_file_has_a_hollow_name() -> None:
+    assert [name_of(path) for path in tracked() if path.name in HOLLOW_NAMES] == []
+
+
+def test_every_module_opens_with_its_promise() -> None:
+    silent = [
+        name_of(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in python_files() if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_only_public_spark_is_used() -> None:
+    used = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if PRIVATE_SPARK.search(line)
+    ]
+    assert used == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    naming = []
+    for path in tracked():
+        try:
+            text = path.read_text().lower()
+        except UnicodeDecodeError:
+            continue
+        naming += [f"{name_of(path)}: {host}" for host in REGISTRIES if host in text]
+    assert naming == []
+
+
+def test_files_named_by_the_papers_page_exist() -> None:
+    page = ROOT / "docs" / "papers.md"
+    if not page.exists():
+        pytest.skip("docs/papers.md is not written yet")
+    named = re.findall(r"`((?:src|tests|benchmarks|examples|docs)/[^`\s:]+)", page.read_text())
+    assert named, "the page must say which file each paper section went to"
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def locked() -> dict[str, list[str]]:
+    """Name to the versions that the lock gives it (several where markers part them)."""
+    versions: dict[str, list[str]] = {}
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        if match := re.match(r"([a-z0-9-]+)(?:\[[^]]*\])?==(\S+)", line):
+            versions.setdefault(match[1], []).append(match[2])
+    return versions
+
+
+def test_the_lock_agrees_with_the_declared_ranges() -> None:
+    declared = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["dev"]]
+    declared += [
+        requirement
+        for extra in PROJECT["project"]["optional-dependencies"].values()
+        for requirement in extra
+    ]
+    versions = locked()
+    wrong = [
+        text
+        for text in declared
+        if not versions.get(Requirement(text).name)
+        or not all(map(Requirement(text).specifier.contains, versions[Requirement(text).name]))
+    ]
+    assert wrong == [], "run `make lock`"
+
+
+def test_the_notice_lists_every_runtime_dependency_with_its_licence() -> None:
+    notice = (ROOT / "NOTICE").read_text()
+    texts = [
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["java"],
+    ]
+    for name in (Requirement(text).name for text in texts):
+        line = next((line for line in notice.splitlines() if line.startswith(f"{name} ")), None)
+        assert line is not None, f"NOTICE has no line for {name}"
+        # Only an SPDX expression can be compared; older metadata has free text.
+        expression = metadata(name).get("License-Expression")
+        if expression:
+            assert expression in line, f"NOTICE says otherwise of {name}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import anabranch",
+        "from anabranch.cli.main import cli; cli.main(['--help'], standalone_mode=False)",
+    ],
+    ids=["import", "help"],
+)
+def test_neither_import_nor_help_loads_spark_or_compilers(code: str) -> None:
+    heavy = {"pyspark", "numba", "pandas", "pyarrow"}
+    script = f"{code}\nimport sys\nprint('LOADED', sorted({heavy!r} & set(sys.modules)))"
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_bare_make_lists_every_command() -> None:
+    ran = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    targets = re.findall(r"^\.PHONY: ([a-z-]+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    listed = [line.split()[1] for line in ran.stdout.splitlines()]
+    assert listed == targets
+    assert all(len(line.split()) > 3 for line in ran.stdout.splitlines())
