@@ -28,22 +28,14 @@ Papers: LMerge IV-D, Algorithm R3 (MaxStable is `frontier`, in2t is `nodes`); V-
 (Adjust(payload='a', start=3, old_end=9, end=7), Stable(time=8))
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from anabranch.errors import UsageError
-from anabranch.model.element import Adjust, Element, Insert, Stable
+from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.merge.contract import Outcome, Reason
-
-
-class Identity(NamedTuple):
-    """What names one event in case R3."""
-
-    start: Time
-    payload: Hashable
-
 
 Attachment: TypeAlias = tuple[str, int]
 """A replica's name and the number of this attachment of it (erratum L8)."""

@@ -1,0 +1,49 @@
+"""Who may take part in a step: everything that can be refused is refused before any change."""
+
+from collections.abc import Sequence
+
+from anabranch.errors import SchemaError, UsageError
+from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.merge.r3_state import R3State
+
+
+def admit(state: R3State, arrivals: Sequence[Arrival]) -> None:
+    """Attach the replicas that are new; the state is unchanged if this raises."""
+    attachments: dict[str, int] = {}
+    for arrival in arrivals:
+        _require_schema(state, arrival)
+        state.require_attachment(arrival.replica, arrival.attachment)
+        number = attachments.setdefault(arrival.replica, arrival.attachment)
+        if number != arrival.attachment:
+            message = (
+                f"merge: replica '{arrival.replica}' arrives with the attachments {number} and "
+                f"{arrival.attachment} in one step; a step has one attachment of a replica, "
+                "give the second one in a step of its own"
+            )
+            raise UsageError(message)
+    if len({arrival.batch.seq is None for arrival in arrivals if len(arrival.batch)}) > 1:
+        without = [a.replica for a in arrivals if len(a.batch) and a.batch.seq is None]
+        message = (
+            f"merge: the replicas {without} have no seq and the others of this step have; "
+            "give all of them a seq, or none"
+        )
+        raise SchemaError(message)
+    for arrival in arrivals:
+        state.attach(
+            arrival.replica, attachment=arrival.attachment, guarantee=arrival.guarantee
+        )
+
+
+def _require_schema(state: R3State, arrival: Arrival) -> None:
+    theirs, ours = arrival.batch.schema, state.schema
+    if theirs.time is not ours.time or theirs.payload != ours.payload:
+        message = (
+            f"merge: replica '{arrival.replica}' has {theirs.time.value} times and the payload "
+            f"{_show(theirs.payload)}, the merge has {ours.time.value} times and "
+            f"{_show(ours.payload)}; all replicas of a merge have the same columns, cast them"
+        )
+        raise SchemaError(message)
+
+
+def _show(payload: object) -> str:
+    return "(" + str(payload).replace("\n", ", ") + ")"

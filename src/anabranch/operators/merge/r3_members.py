@@ -1,0 +1,96 @@
+"""The replicas of a merge: who is attached, how far each is, and whether its stables count.
+
+One row per attachment, in the order of attaching; a name is attached at most once.  A guarantee
+of NEVER_UNITS says: complete from the beginning.  While a replica joins, its frontier is the
+stable that waits for it to be joined.
+
+Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing) and L9 (joining).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """What there is to show of one replica."""
+
+    name: str
+    attachment: int
+    guarantee: int | None
+    frontier: int
+    joined: bool
+
+
+@dataclass(eq=False)
+class Members:
+    """Control columns, one row per replica."""
+
+    names: list[str]
+    attachment: Ints
+    guarantee: Ints
+    frontier: Ints
+    last_seq: Ints
+
+    @classmethod
+    def none(cls) -> "Members":
+        """Nobody is attached."""
+        empty = np.empty(0, np.int64)
+        return cls([], empty, empty, empty, empty)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str) -> int | None:
+        """The row of this replica, or None."""
+        return self.names.index(name) if name in self.names else None
+
+    def add(self, name: str, *, attachment: int, guarantee: int | None) -> None:
+        """A new last row."""
+        promised = NEVER_UNITS if guarantee is None else guarantee
+        self.names.append(name)
+        self.attachment = np.append(self.attachment, attachment)
+        self.guarantee = np.append(self.guarantee, promised)
+        self.frontier = np.append(self.frontier, NEVER_UNITS)
+        self.last_seq = np.append(self.last_seq, NEVER_UNITS)
+
+    def remove(self, row: int) -> None:
+        """Take one row out."""
+        del self.names[row]
+        for column in ("attachment", "guarantee", "frontier", "last_seq"):
+            setattr(self, column, np.delete(getattr(self, column), row))
+
+    def joined(self, frontier: int) -> Mask:
+        """Whose stables count, now that the output is at this frontier."""
+        return self.guarantee <= frontier
+
+    def leader(self, frontier: int) -> int | None:
+        """The joined replica that is furthest beyond this frontier (the first of equals)."""
+        counted = np.where(self.joined(frontier), self.frontier, NEVER_UNITS)
+        if len(counted) == 0 or counted.max() <= frontier:
+            return None
+        return int(counted.argmax())
+
+    @property
+    def slowest(self) -> int:
+        """The smallest frontier; nobody is never slow."""
+        return int(self.frontier.min(initial=FOREVER_UNITS))
+
+    def status(self, frontier: int) -> tuple[ReplicaStatus, ...]:
+        """All rows, to show."""
+        joined = self.joined(frontier).tolist()
+        rows = zip(
+            self.names,
+            self.attachment.tolist(),
+            self.guarantee.tolist(),
+            self.frontier.tolist(),
+            joined,
+            strict=True,
+        )
+        return tuple(
+            ReplicaStatus(name, number, None if t == NEVER_UNITS else t, at, is_joined)
+            for name, number, t, at, is_joined in rows
+        )

@@ -1,0 +1,191 @@
+"""Drives the reference and the kernel through one face, and judges every visible prefix."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from anabranch.batch.batch import FOREVER_UNITS, STABLE, Batch
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.model.element import Adjust, Element, Insert, Stable
+from anabranch.model.equivalence import compatible
+from anabranch.model.history import Replay, replay
+from anabranch.model.time import FOREVER, Time
+from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, Reason, StepResult
+from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.merge.r3_kernel import step
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.route import route
+
+SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
+
+Arrived = tuple[int, Element]
+"""The number of the replica, and its next element."""
+
+
+def units(time: Time | None) -> int | None:
+    return time if time is None else FOREVER_UNITS if time == FOREVER else int(time)
+
+
+def batch_of(elements: Sequence[Element], *, seq: Sequence[int] | None = None) -> Batch:
+    batch = from_elements(elements, SCHEMA)
+    if seq is None:
+        return batch
+    numbers = np.array(seq, np.int64)
+    times = (batch.start, batch.end, batch.old_end)
+    return Batch(SCHEMA, batch.kind, *times, batch.payload, numbers)
+
+
+@dataclass
+class Reference:
+    """The element-by-element merge."""
+
+    merge: MergeR3 = field(default_factory=MergeR3)
+    output: list[Element] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+
+    def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
+        self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+
+    def detach(self, name: str) -> None:
+        self.merge.detach(name)
+
+    def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
+        before = len(self.output)
+        for element in elements:
+            outcome = self.merge.push(name, element)
+            assert outcome.bucket is outcome.reason.bucket
+            self.output.extend(outcome.output)
+            self.reasons.append(outcome.reason)
+        return self.output[before:]
+
+    @property
+    def live(self) -> int:
+        return len(self.merge.nodes)
+
+    @property
+    def conflicts(self) -> int:
+        return self.merge.conflicts
+
+
+@dataclass
+class Kernel:
+    """The merge over batches: one step per `take`, saved and restored between any two."""
+
+    state: R3State = field(default_factory=lambda: R3State.empty(SCHEMA))
+    output: list[Element] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+    numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+    added_adjusts: int = 0
+
+    def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
+        self.numbers[name] = (units(guarantee), attachment)
+        self.step([(name, [])])
+
+    def detach(self, name: str) -> None:
+        self.state.detach(name)
+        self.state.check()
+
+    def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
+        return to_elements(self.step([(name, list(elements))]).output)
+
+    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> StepResult:
+        arrivals = []
+        for name, elements in arrived:
+            guarantee, attachment = self.numbers.get(name, (None, 1))
+            arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
+        result = step(self.state, arrivals)
+        self.state.check()
+        judge_accounts(arrivals, result)
+        self.output.extend(to_elements(result.output))
+        self.reasons.extend(REASONS[code] for codes in result.reasons for code in codes)
+        self.added_adjusts += result.added_adjusts
+        return result
+
+    def restart(self) -> None:
+        self.state = R3State.from_bytes(self.state.to_bytes(), SCHEMA)
+        self.state.check()
+
+    @property
+    def live(self) -> int:
+        return self.state.live
+
+    @property
+    def conflicts(self) -> int:
+        return self.state.conflicts
+
+
+def judge_accounts(arrivals: Sequence[Arrival], result: StepResult) -> None:
+    """Each element is in one bucket, and the output is what the buckets say."""
+    assert len(result.buckets) == len(result.reasons) == len(arrivals)
+    emitted = corrected = leading = 0
+    for arrival, buckets in zip(arrivals, result.buckets, strict=True):
+        assert len(buckets) == len(arrival.batch)
+        stables = arrival.batch.kind == STABLE
+        assert set(buckets[stables]) <= {Bucket.EMITTED, Bucket.ABSORBED}
+        emitted += int((buckets[~stables] == Bucket.EMITTED).sum())
+        leading += int((buckets[stables] == Bucket.EMITTED).sum())
+        corrected += int((buckets == Bucket.CORRECTED).sum())
+    kinds = [type(element) for element in to_elements(result.output)]
+    assert kinds.count(Insert) == emitted
+    assert kinds.count(Adjust) == corrected + result.added_adjusts
+    assert kinds.count(Stable) == leading == (result.stable is not None)
+    assert Stable not in kinds[:-1]
+
+
+def runs(arrived: Sequence[Arrived]) -> list[tuple[str, list[Element]]]:
+    """Consecutive elements of one replica together."""
+    return [
+        (f"r{number}", [element for _, element in group])
+        for number, group in groupby(arrived, key=lambda one: one[0])
+    ]
+
+
+def prefixes(arrived: Sequence[Arrived], count: int) -> list[Replay]:
+    """What each of the inputs stands for."""
+    return [replay([e for number, e in arrived if number == i]) for i in range(count)]
+
+
+def judge_prefix(output: Sequence[Element], arrived: Sequence[Arrived], count: int) -> None:
+    """The output is valid, tight, and can follow its inputs."""
+    out, inputs = replay(output), prefixes(arrived, count)
+    assert out.violations == ()
+    assert compatible(out, inputs)
+    assert out.frontier == max(one.frontier for one in inputs)
+
+
+def spread(state: list[R3State], arrivals: Sequence[Arrival]) -> list[StepResult]:
+    """One step of several lanes: data to one lane, stables to all."""
+    lanes = [route(arrival.batch, len(state)) for arrival in arrivals]
+    results = []
+    for number, lane in enumerate(state):
+        part = [
+            Arrival(
+                a.replica, a.batch.take((to == number) | (to < 0)), a.guarantee, a.attachment
+            )
+            for a, to in zip(arrivals, lanes, strict=True)
+        ]
+        results.append(step(lane, part))
+        lane.check()
+    return results
+
+
+def cuts(count: int) -> st.SearchStrategy[list[int]]:
+    """Where steps end, among this many elements."""
+    inner = st.lists(st.integers(0, count), max_size=5).map(sorted)
+    return inner.map(lambda some: [*some, count])
+
+
+times = st.one_of(st.integers(-2, 8), st.just(FOREVER))
+starts = st.integers(-2, 8)
+payloads = st.sampled_from("ab")
+garbage = st.one_of(
+    st.builds(Insert, payloads, starts, times),
+    st.builds(Adjust, payloads, starts, times, times),
+    st.builds(Stable, times),
+)
+"""Elements that keep no promise at all."""
