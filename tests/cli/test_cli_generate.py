@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,3 +141,35 @@ def test_help_needs_no_arrays() -> None:
         "sys.exit(bool({'numpy', 'pyarrow', 'pyspark', 'rich'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "generate.md"
+
+
+def test_every_command_of_the_guide_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    assert len(commands) >= 5
+    for program, name, *arguments in commands:
+        assert (program, name) == ("anabranch", "generate")
+        run(*arguments)
+
+
+def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)  # the guide is ours, and this is what a reader would do with it
+    assert names["truth"].num_rows == 1_000  # type: ignore[attr-defined]
+    assert (tmp_path / "from-python" / "b" / "part-00000.parquet").exists()
+
+
+def test_the_guide_names_every_option() -> None:
+    text = GUIDE.read_text()
+    options = [name for parameter in command.params for name in parameter.opts]
+    assert [name for name in options if name.startswith("--") and name not in text] == [
+        "--json"
+    ]

@@ -197,6 +197,14 @@ def test_the_smallest_workloads_of_each_case(case: MergeCase) -> None:
         assert cheapest(observe(streams)) is case
 
 
+def test_two_events_suffice_for_disorder_and_three_with_duplicates() -> None:
+    for case, events in ((R3, 2), (R4, 3)):
+        for seed in range(20):
+            workload = Workload(case=case, events=events, disorder=1, revisions=0, seed=seed)
+            for replica in range(3):
+                assert cheapest(observe([elements(workload, replica)])) is case
+
+
 def test_a_replica_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="no replica 3; this workload has 3"):
         Workload().replica(3)

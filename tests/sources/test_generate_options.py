@@ -63,6 +63,21 @@ def test_stables_follow_the_events() -> None:
         assert np.median(behind) < 6 * workload.reach
 
 
+def test_the_first_replica_promises_all_it_can_and_others_less() -> None:
+    workload = Workload(events=5_000, replicas=6, case=R1, stable_freq=0.1)
+    slack = []
+    for replica in range(6):
+        told = workload.present(replica)
+        rest = np.where(told.kind == STABLE, 2**62, told.start)
+        limit = np.minimum.accumulate(rest[::-1])[::-1]
+        stables = np.flatnonzero(told.kind == STABLE)[:-1]
+        slack.append(np.mean(limit[stables] - told.start[stables]))
+    assert slack[0] == 0
+    assert all(0 < mean < 50 * workload.max_gap for mean in slack[1:])
+    # Some promise what they could have promised one or two stables ago, some only a part less.
+    assert max(slack[1:]) > 4 * min(slack[1:])
+
+
 def test_revisions_is_the_share_of_events_with_adjusts() -> None:
     workload = Workload(events=20_000, revisions=0.3, disorder=0)
     told = workload.present(1)
