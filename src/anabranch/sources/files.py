@@ -222,8 +222,7 @@ def _parquet_schema(files: list[Path]) -> tuple[pa.Schema, int]:
         except pa.ArrowException as error:
             message = f"{file}: a column has a type that Arrow cannot read: {error}; drop it"
             raise SchemaError(message) from error
-        if {KIND, START}.isdisjoint(schema.names):
-            raise _foreign(file, schema)
+        _check_columns(file, schema)
         schemas.append((str(file), schema))
         rows += found.num_rows
     return unify(schemas, common=common_type), rows
@@ -234,13 +233,21 @@ def _json_schema(files: list[Path], given: Path | None) -> tuple[pa.Schema, int 
         return read_schema_file(given), None
     schemas, rows = [], 0
     for file in files:
-        schema, count = jsonl.infer(file)
-        if count and {KIND, START}.isdisjoint(schema.names):
-            raise _foreign(file, schema)
-        schemas.append((str(file), _with_times(schema)))
+        found, count = jsonl.infer(file)
+        schema = _with_times(found)
+        if count:
+            _check_columns(file, _complete(schema) if KIND in schema.names else schema)
+        schemas.append((str(file), schema))
         rows += count
-    found = unify(schemas, common=common_json, absent_is_null=True)
-    return _complete(found), rows
+    return _complete(unify(schemas, common=common_json, absent_is_null=True)), rows
+
+
+def _check_columns(file: Path, schema: pa.Schema) -> None:
+    """What one file shows by itself, so that the error names the file and not the folder."""
+    if KIND in schema.names:
+        ElementSchema.of(schema, where=str(file))
+    elif START not in schema.names:
+        raise _foreign(file, schema)
 
 
 def _with_times(schema: pa.Schema) -> pa.Schema:

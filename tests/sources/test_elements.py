@@ -1,0 +1,111 @@
+"""Rows in order and in pieces, with their place; one chunk per replica."""
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from anabranch.errors import FileError
+from anabranch.sources.elements import element_schema, read_file, scan
+from anabranch.sources.files import look
+
+
+def write(file: Path, starts: list[int], **more: list) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    count = len(starts)
+    rows = {
+        "kind": ["insert"] * count,
+        "start": starts,
+        "end": [None] * count,
+        "a": ["x"] * count,
+    }
+    types = {"end": pa.int64()}
+    columns = {name: pa.array(v, types.get(name)) for name, v in (rows | more).items()}
+    pq.write_table(pa.table(columns), file)
+    return file
+
+
+def starts(chunks) -> list[list[int]]:
+    return [chunk.table.column("start").to_pylist() for chunk in chunks]
+
+
+def test_scan_goes_replica_by_replica_and_file_by_file(tmp_path):
+    write(tmp_path / "west" / "a.parquet", [5])
+    write(tmp_path / "east" / "b.parquet", [3, 4])
+    write(tmp_path / "east" / "a.parquet", [1, 2])
+    found = [*scan(look(tmp_path))]
+    assert [(c.replica, c.file.name, c.first_row) for c in found] == [
+        ("east", "a.parquet", 1),
+        ("east", "b.parquet", 1),
+        ("west", "a.parquet", 1),
+    ]
+    assert starts(found) == [[1, 2], [3, 4], [5]]
+    assert starts(scan(look(tmp_path), replica="west")) == [[5]]
+
+
+def test_a_file_is_read_in_pieces_that_know_their_rows(tmp_path):
+    file = write(tmp_path / "a.parquet", [*range(10)])
+    pieces = [*read_file(file, look(file).schema, rows=4)]
+    assert [piece.rows.tolist() for piece in pieces] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert starts(pieces) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_json_lines_are_cut_into_pieces_too(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text("{\n" + "".join(f'{{"kind": "insert", "start": {i}}}\n' for i in range(3)))
+    pieces = [*read_file(file, look(file).schema, rows=2)]
+    assert [piece.rows.tolist() for piece in pieces] == [[2, 3], [4]]
+    assert [[line.row for line in piece.refused] for piece in pieces] == [[1], []]
+
+
+def test_what_a_worker_needs_can_be_sent_to_it(tmp_path):
+    file = write(tmp_path / "a.parquet", [1])
+    arguments = pickle.loads(pickle.dumps((str(file), look(file).schema)))
+    assert starts(read_file(*arguments)) == [[1]]
+
+
+def test_a_replica_column_tells_the_copies_apart(tmp_path):
+    write(tmp_path / "a.parquet", [1, 2, 3, 4], replica=["w", "e", None, "w"])
+    found = [*scan(look(tmp_path))]
+    named = {chunk.replica: chunk for chunk in found if len(chunk.rows)}
+    assert {name: chunk.rows.tolist() for name, chunk in named.items()} == {
+        "w": [1, 4],
+        "e": [2],
+    }
+    refused = [line for chunk in found for line in chunk.refused]
+    assert [(line.row, "'replica' is null" in line.reason) for line in refused] == [(3, True)]
+    assert starts(scan(look(tmp_path), replica="e")) == [[2]]
+
+
+def test_the_folder_of_an_inbox_names_the_replica_whatever_a_column_says(tmp_path):
+    write(tmp_path / "east" / "a.parquet", [1], replica=["other"])
+    assert [chunk.replica for chunk in scan(look(tmp_path))] == ["east"]
+
+
+def test_all_files_have_the_columns_of_the_one_schema(tmp_path):
+    write(tmp_path / "a.parquet", [1])
+    write(tmp_path / "b.parquet", [2], old_end=[7])
+    tables = [chunk.table for chunk in scan(look(tmp_path))]
+    assert tables[0].schema == tables[1].schema
+    assert tables[0].column("old_end").to_pylist() == [None]
+    assert element_schema(look(tmp_path)).payload.names == ["a"]
+
+
+def test_damage_behind_the_footer_names_the_file(tmp_path):
+    file = write(tmp_path / "a.parquet", [*range(1000)])
+    schema = look(file).schema
+    whole = bytearray(file.read_bytes())
+    whole[4:200] = b"\xff" * 196
+    file.write_bytes(bytes(whole))
+    with pytest.raises(FileError, match=r"a\.parquet: cannot be read to its end"):
+        [*read_file(file, schema)]
+
+
+def test_a_file_that_changed_after_the_look_is_an_error(tmp_path):
+    file = write(tmp_path / "a.parquet", [1])
+    schema = look(file).schema
+    pq.write_table(pa.table({"kind": ["insert"], "start": ["soon"], "end": ["x"]}), file)
+    with pytest.raises(FileError, match=r"a\.parquet: column 'start'"):
+        [*read_file(file, schema)]
