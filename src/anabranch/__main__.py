@@ -1,0 +1,5 @@
+"""`python -m anabranch` is the `anabranch` command."""
+
+from anabranch.cli.main import main
+
+main()

@@ -1,0 +1,141 @@
+"""`anabranch merge`: the replicas of an inbox into one stream, on Spark."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from anabranch.spark.merge import MergeQuery, MergeSpec, Prepared
+    from anabranch.spark.progress import Totals
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("merge")
+@click.argument("inbox", type=click.Path(path_type=Path))
+@click.option("--output", type=_FOLDER, required=True, help="Where the merged stream goes.")
+@click.option("--checkpoint", type=_FOLDER, required=True, help="What a restart goes on from.")
+@click.option("--once", "mode", flag_value="once", help="Take all there is, then stop.")
+@click.option("--watch", "mode", flag_value="watch", help="Go on until interrupted (Ctrl-C).")
+@click.option(
+    "--case",
+    type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),
+    default="auto",
+    show_default=True,
+    help="What the replicas' properties permit; r1 and r4 are refused by this version.",
+)
+@click.option(
+    "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
+)
+@click.option("--interval", default="1 second", show_default=True, help="Watch: look so often.")
+@click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
+@click.option("--schema", type=click.Path(path_type=Path), help="JSON lines: column types.")
+@click.option("--strict", is_flag=True, help="Stop at the first row that would be quarantined.")
+@click.option(
+    "--assume-complete",
+    is_flag=True,
+    help="A replica that appears later, without a guarantee, has everything.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
+    """Merge the replicas of INBOX (a folder with one sub-folder of element files each).
+
+    The merged stream goes to OUTPUT/elements, rows that came too late to OUTPUT/late, rows that
+    broke a promise or are no elements to OUTPUT/violations, the account to OUTPUT/progress.
+    Start it again with the same folders, after any kind of end, and it goes on without losing
+    or doubling a row.  Exit code 1: rows were quarantined.
+
+    \b
+    anabranch generate inbox --reference truth
+    anabranch merge inbox --once --output out --checkpoint ck
+    anabranch check out truth
+    """  # noqa: D301
+    if options["mode"] is None:
+        message = "say --once (take all there is, then stop) or --watch (go on until Ctrl-C)"
+        raise click.UsageError(message, ctx)
+    from anabranch.spark.merge import prepare
+
+    prepared = prepare(_spec(options))
+    query = _run(prepared, options)
+    report = _report(prepared, query.totals)
+    click.echo(json.dumps(report)) if as_json else _print(prepared, query.totals)
+    if report["quarantined"]:
+        ctx.exit(1)
+
+
+def _spec(options: dict[str, Any]) -> "MergeSpec":
+    from anabranch.spark.merge import MergeSpec
+
+    names = (
+        "inbox",
+        "output",
+        "checkpoint",
+        "lanes",
+        "case",
+        "schema",
+        "strict",
+        "assume_complete",
+    )
+    return MergeSpec(**{name: options[name] for name in names})
+
+
+def _run(prepared: "Prepared", options: dict[str, Any]) -> "MergeQuery":
+    from anabranch.cli.account import Watch, consoles
+    from anabranch.cli.settings import load
+    from anabranch.spark.merge import require_unchanged, start
+
+    flags = {"master": options["master"]} if options["master"] else {}
+    spark = load(flags=flags).start_session()
+    watch = Watch(consoles()[1], prepared.inbox.schema.time)
+    once = options["mode"] == "once"
+    with watch.shown() as show:
+        query = start(spark, prepared, once=once, interval=options["interval"], on_trigger=show)
+        try:
+            while not query.wait(5):
+                require_unchanged(prepared.spec.inbox, query.totals)
+        except KeyboardInterrupt:
+            query.stop()
+        except BaseException:
+            query.stop()
+            raise
+    return query
+
+
+def _report(prepared: "Prepared", totals: "Totals") -> dict[str, Any]:
+    quarantined = totals.bucket("violation")
+    return {
+        "inbox": prepared.run.inbox,
+        "output": str(prepared.spec.output),
+        "run": prepared.run.run,
+        "lanes": prepared.run.lanes,
+        "quarantined": quarantined,
+        **totals.to_dict(),
+    }
+
+
+def _print(prepared: "Prepared", totals: "Totals") -> None:
+    from anabranch.cli.account import consoles, show_time, sum_line, table
+
+    console = consoles()[0]
+    time = prepared.inbox.schema.time
+    output = prepared.spec.output
+    console.print(table(totals, time, title=f"{prepared.run.inbox} → {output}"))
+    console.print(sum_line(totals))
+    at = show_time(totals.frontier, time)
+    made = totals.output.get("elements", 0)
+    console.print(
+        f"{made:,} elements in {output}/elements; final below {at}; "
+        f"{totals.live:,} events open",
+        highlight=False,
+    )
+    for bucket, folder in (("late", "late"), ("violation", "violations")):
+        if totals.bucket(bucket):
+            console.print(
+                f"{totals.bucket(bucket):,} rows kept in {output}/{folder}, each with file, "
+                "row and reason",
+                style="yellow",
+                highlight=False,
+            )

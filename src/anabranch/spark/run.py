@@ -1,0 +1,113 @@
+"""The one run that a checkpoint and an output folder belong to.
+
+Both hold a file `_run.json` with the same run id.  A checkpoint knows which files were consumed
+and what was emitted; joined with another output folder it would lose or double rows, so every
+other pairing is refused before Spark starts.  What may never change over the life of a run (the
+number of lanes, the type of the times, the payload columns) is recorded there too.
+"""
+
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import StateError
+
+FILE: Final = "_run.json"
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is fixed when a run first starts."""
+
+    run: str
+    inbox: str
+    lanes: int
+    time: str
+    columns: tuple[str, ...]
+    founders: tuple[str, ...]
+    format: int = FORMAT
+
+
+def new_id() -> str:
+    """A run id that nobody else has."""
+    return uuid.uuid4().hex
+
+
+def find(output: Path, checkpoint: Path) -> Run | None:
+    """The run that both folders belong to; None if both are new; else a `StateError`."""
+    ours, theirs = _read(output), _read(checkpoint)
+    if theirs is None and ours is not None and [p.name for p in output.iterdir()] == [FILE]:
+        return None  # a first start that died before it was recorded in both
+    if ours is None and theirs is None:
+        for folder, what in ((output, "output"), (checkpoint, "checkpoint")):
+            if folder.exists() and any(folder.iterdir()):
+                message = (
+                    f"{folder}: the {what} folder is not empty and belongs to no run of ours "
+                    f"(no {FILE}); name a new or empty folder"
+                )
+                raise StateError(message)
+        return None
+    if ours is None or theirs is None:
+        known, new = (checkpoint, output) if ours is None else (output, checkpoint)
+        message = (
+            f"{known} belongs to a run, but {new} does not: continued with another partner it "
+            "would lose or double rows; name the folder that it was started with, or two new ones"
+        )
+        raise StateError(message)
+    if ours.run != theirs.run:
+        message = (
+            f"output {output} belongs to run {ours.run}, checkpoint {checkpoint} to run "
+            f"{theirs.run}; name two folders of one run, or two new ones"
+        )
+        raise StateError(message)
+    return ours
+
+
+def record(run: Run, output: Path, checkpoint: Path) -> None:
+    """Write the run into both folders, the checkpoint's last: only then is it a run."""
+    for folder in (output, checkpoint):
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f".{FILE}.{os.getpid()}"
+        beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
+        beside.replace(folder / FILE)
+
+
+def require_same(found: Run, wanted: Run, output: Path) -> None:
+    """Refuse a restart that asks for other lanes, times or columns than the run has."""
+    for name in ("lanes", "time", "columns", "inbox"):
+        was, now = getattr(found, name), getattr(wanted, name)
+        if was != now:
+            message = (
+                f"{output}: this run was started with {name} = {_show(was)}, now it is asked to "
+                f"go on with {_show(now)}; keep it as it was, or start a new run in new folders"
+            )
+            raise StateError(message)
+
+
+def _show(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _read(folder: Path) -> Run | None:
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text())
+        if fields["format"] != FORMAT:
+            message = (
+                f"{path}: written in format {fields['format']}, this version of anabranch "
+                f"reads format {FORMAT}; use the version that wrote it, or start a new run"
+            )
+            raise StateError(message)
+        columns, founders = tuple(fields.pop("columns")), tuple(fields.pop("founders"))
+        return Run(columns=columns, founders=founders, **fields)
+    except (ValueError, KeyError, TypeError) as error:
+        message = (
+            f"{path}: not a run file of anabranch ({error}); was the folder changed by hand?"
+        )
+        raise StateError(message) from error

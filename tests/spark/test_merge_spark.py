@@ -1,0 +1,300 @@
+"""The merge of an inbox on Spark: whole, restarted, crashed: each time the same history."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from merging import Place
+
+from anabranch.errors import FileError, StateError, UsageError, ViolationError
+from anabranch.spark.merge import prepare
+from anabranch.spark.read import read_output
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("case", ["r0", "r2", "r3"])
+def test_generated_replicas_merge_to_the_truth(spark: Any, place: Place, case: str) -> None:
+    place.generate(case)
+    totals = place.merge(spark)
+    assert place.check().ok
+    assert totals.adds_up
+    assert totals.rows == sum(
+        pq.read_metadata(file).num_rows for file in place.inbox.glob("*/*.parquet")
+    )
+    assert totals.frontier == "forever"
+    assert totals.live == 0
+    assert totals.bucket("violation") == 0
+
+
+def test_json_lines_with_timestamps_merge_to_the_truth(spark: Any, place: Place) -> None:
+    from anabranch.batch.schema import TimeType
+
+    place.generate(form="jsonl", time=TimeType.TIMESTAMP)
+    place.merge(spark)
+    assert place.check().ok
+
+
+def test_an_open_stream_is_right_below_its_frontier(spark: Any, place: Place) -> None:
+    place.generate(open=True)
+    totals = place.merge(spark)
+    assert totals.frontier != "forever"
+    assert totals.live > 0
+    assert place.check(until_frontier=True).ok
+
+
+def hold_back(place: Place, share: float) -> list[tuple[Path, Path]]:
+    """Move the last files of every replica aside; where from and where to."""
+    held = []
+    for replica in sorted(place.inbox.iterdir()):
+        files = sorted(replica.glob("part-*"))
+        for file in files[int(len(files) * share) :]:
+            aside = place.root / "held" / replica.name / file.name
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(aside)
+            held.append((file, aside))
+    return held
+
+
+def give_back(held: list[tuple[Path, Path]]) -> None:
+    for file, aside in held:
+        aside.rename(file)
+
+
+def test_a_restart_goes_on_where_it_stopped(spark: Any, place: Place) -> None:
+    place.generate()
+    held = hold_back(place, 0.5)
+    before = place.merge(spark)
+    assert place.check(until_frontier=True).ok
+    give_back(held)
+    after = place.merge(spark)
+    assert after.rows > before.rows
+    assert after.adds_up
+    assert place.check().ok
+    seqs = [row.seq for row in read_output(spark, place.output).select("seq").collect()]
+    assert len(set(seqs)) == len(seqs)
+
+
+def test_a_crash_before_the_commit_doubles_nothing(spark: Any, place: Place) -> None:
+    place.generate()
+    held = hold_back(place, 0.5)
+    place.merge(spark)
+    give_back(held)
+    before = place.merge(spark).to_dict()
+    commits = sorted(place.checkpoint.glob("commits/[0-9]*"), key=lambda file: int(file.name))
+    commits[-1].unlink()
+    for checksum in place.checkpoint.glob(f"commits/.{commits[-1].name}.crc"):
+        checksum.unlink()
+    after = place.merge(spark).to_dict()
+    assert after == before
+    assert place.check().ok
+
+
+def test_a_trigger_that_was_not_finished_does_not_count(spark: Any, place: Place) -> None:
+    place.generate()
+    held = hold_back(place, 0.5)
+    place.merge(spark)
+    whole = place.check(until_frontier=True)
+    give_back(held)
+    place.merge(spark)
+    last = sorted((place.output / "elements").iterdir())[-1]
+    (last / "_SUCCESS").unlink()
+    assert place.check(until_frontier=True) == whole
+
+
+def test_nothing_new_changes_nothing(spark: Any, place: Place) -> None:
+    place.generate()
+    before = place.merge(spark).to_dict()
+    assert place.merge(spark).to_dict() == before
+
+
+def test_any_number_of_lanes_gives_the_same_history(spark: Any, place: Place) -> None:
+    place.generate(events=200)
+    place.merge(spark, lanes=3)
+    assert place.check().ok
+
+
+def write(file: Path, rows: list[dict[str, Any]], **types: pa.DataType) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    plain = {"kind": pa.string(), "start": pa.int64(), "end": pa.int64(), "old_end": pa.int64()}
+    schema = pa.schema({**plain, **types})
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+
+
+def test_rows_that_are_no_elements_are_kept_with_file_row_and_reason(
+    spark: Any, place: Place
+) -> None:
+    good = {"kind": "insert", "start": 1, "end": 5, "name": "a"}
+    bad = [
+        {"kind": "upsert", "start": 1, "end": 2, "name": "b"},
+        {"kind": "insert", "start": None, "end": 2, "name": "c"},
+        {"kind": "insert", "start": 9, "end": 2, "name": "d"},
+        {"kind": "adjust", "start": 7, "end": 8, "old_end": 9, "name": "nobody"},
+    ]
+    end = {"kind": "stable", "start": None}
+    write(place.inbox / "x" / "1.parquet", [good, *bad, end], name=pa.string())
+    totals = place.merge(spark)
+    assert totals.bucket("violation") == 4
+    assert totals.adds_up
+    rows = read_output(spark, place.output, what="violations").orderBy("row").collect()
+    assert [(row.file, row.row, row.replica) for row in rows] == [
+        ("x/1.parquet", number, "x") for number in (2, 3, 4, 5)
+    ]
+    assert "upsert" in rows[0].reason
+    assert "upsert" in rows[0].raw
+    assert rows[3].kind == "adjust"
+    assert rows[3].name == "nobody"
+    elements = read_output(spark, place.output).orderBy("seq").collect()
+    assert [(row.kind, row.name) for row in elements] == [("insert", "a"), ("stable", None)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"kind": "upsert", "start": 1, "end": 2, "name": "b"},
+        {"kind": "adjust", "start": 7, "end": 8, "old_end": 9, "name": "nobody"},
+    ],
+)
+def test_strict_stops_at_the_row(spark: Any, place: Place, bad: dict[str, Any]) -> None:
+    write(place.inbox / "x" / "1.parquet", [bad], name=pa.string())
+    with pytest.raises(ViolationError, match=r"x/1\.parquet: row 1: .*strict"):
+        place.merge(spark, strict=True)
+    assert not list(place.output.glob("*/trigger-*"))
+
+
+def test_payloads_of_many_types_come_through_unchanged(spark: Any, place: Place) -> None:
+    from datetime import UTC, date, datetime
+    from decimal import Decimal
+
+    types = {
+        "amount": pa.decimal128(12, 3),
+        "day": pa.date32(),
+        "at": pa.timestamp("us", tz="UTC"),
+        "ratio": pa.float64(),
+        "tags": pa.list_(pa.string()),
+        "place": pa.struct({"x": pa.int32(), "names": pa.list_(pa.string())}),
+        "raw": pa.binary(),
+        "small": pa.uint8(),
+        "word": pa.dictionary(pa.int32(), pa.string()),
+    }
+    payload = {
+        "amount": Decimal("12.345"),
+        "day": date(2026, 2, 28),
+        "at": datetime(2026, 2, 28, 1, 2, 3, 4, tzinfo=UTC),
+        "ratio": float("nan"),
+        "tags": ["a\n\"'", None, "ü"],
+        "place": {"x": None, "names": []},
+        "raw": b"\x00\xff",
+        "small": 255,
+        "word": "w",
+    }
+    rows = [
+        {"kind": "insert", "start": 1, "end": 5, **payload},
+        {"kind": "insert", "start": 1, "end": 5, **dict.fromkeys(payload)},
+        {"kind": "stable", "start": None},
+    ]
+    for replica in ("x", "y"):
+        write(place.inbox / replica / "1.parquet", rows, **types)
+    totals = place.merge(spark)
+    assert totals.bucket("emitted") == 3
+    first = next(iter(sorted(place.inbox.glob("x/*"))))
+    from anabranch.sources.compare import check
+
+    assert check(place.output, first).ok
+    back = read_output(spark, place.output).where("amount is not null").collect()[0]
+    assert back.amount == payload["amount"]
+    assert list(back.tags) == payload["tags"]
+    assert back.small == 255
+
+
+def test_a_replica_that_appears_later_does_not_decide_until_it_is_complete(
+    spark: Any, place: Place
+) -> None:
+    insert = {"kind": "insert", "start": 1, "end": 5, "name": "a"}
+    write(
+        place.inbox / "x" / "1.parquet",
+        [insert, {"kind": "stable", "start": 2}],
+        name=pa.string(),
+    )
+    place.merge(spark)
+    end = {"kind": "stable", "start": None}
+    write(place.inbox / "y" / "1.parquet", [end], name=pa.string())
+    totals = place.merge(spark)
+    assert totals.frontier == 2
+    assert not totals.replicas["y"].joined
+    write(place.inbox / "z" / "1.parquet", [insert, end], name=pa.string())
+    assert place.merge(spark, assume_complete=True).frontier == "forever"
+
+
+@pytest.mark.parametrize("case", ["r1", "r4"])
+def test_what_r3_cannot_merge_is_refused_when_declared(place: Place, case: str) -> None:
+    place.generate(case)
+    with pytest.raises(UsageError, match=rf"_replica\.json declares case {case.upper()}"):
+        prepare(place.spec())
+    with pytest.raises(UsageError, match=f"--case {case}"):
+        prepare(place.spec(case=case))
+    assert not place.output.exists()
+    assert not place.checkpoint.exists()
+
+
+def test_output_and_checkpoint_must_belong_together(spark: Any, place: Place) -> None:
+    place.generate(events=50)
+    place.merge(spark)
+    shutil.copytree(place.checkpoint, place.root / "other")
+    note = json.loads((place.root / "other" / "_run.json").read_text())
+    (place.root / "other" / "_run.json").write_text(json.dumps({**note, "run": "another"}))
+    pairs = {
+        "belongs to run": (place.output, place.root / "other"),
+        "does not": (place.output, place.root / "new"),
+        "belongs to a run, but": (place.root / "new", place.checkpoint),
+        "belongs to no run of ours": (place.truth, place.root / "new"),
+    }
+    for words, (output, checkpoint) in pairs.items():
+        with pytest.raises(StateError, match=words):
+            prepare(type(place.spec())(inbox=place.inbox, output=output, checkpoint=checkpoint))
+
+
+def test_another_number_of_lanes_is_refused(spark: Any, place: Place) -> None:
+    place.generate(events=50)
+    place.merge(spark, lanes=2)
+    with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
+        prepare(place.spec(lanes=3))
+
+
+def test_a_file_that_was_read_may_not_change(spark: Any, place: Place) -> None:
+    place.generate(events=50)
+    place.merge(spark)
+    file = sorted(place.inbox.glob("*/*.parquet"))[0]
+    file.write_bytes(file.read_bytes())
+    with pytest.raises(FileError, match=f"{file.name}: was read when it had"):
+        prepare(place.spec())
+
+
+def test_a_file_with_other_columns_that_comes_later_fails_with_its_name(
+    spark: Any, place: Place
+) -> None:
+    place.generate(events=50)
+    prepared = prepare(place.spec())
+    write(place.inbox / "r0" / "part-99999.parquet", [], other=pa.string())
+    from anabranch.spark.merge import start
+
+    with pytest.raises((FileError, Exception), match=r"part-99999\.parquet"):
+        start(spark, prepared, once=True).wait()
+
+
+@pytest.mark.parametrize("place_of", ["output", "checkpoint"])
+def test_folders_in_one_another_are_refused(place: Place, place_of: str) -> None:
+    place.generate(events=50)
+    spec = place.spec()
+    inside = {place_of: place.inbox / "r0"}
+    with pytest.raises(UsageError, match="lies in"):
+        prepare(type(spec)(**{**vars(spec), **inside}))
