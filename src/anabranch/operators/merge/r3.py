@@ -106,13 +106,11 @@ class MergeR3:
             if source.last_seq is not None and seq <= source.last_seq:
                 return Outcome(Reason.REDELIVERY)
             source.last_seq = seq
-        match element:
-            case Insert():
-                return self._insert(element, source)
-            case Adjust():
-                return self._adjust(element, source)
-            case Stable():
-                return self._stable(element, source)
+        if isinstance(element, Insert):
+            return self._insert(element, source)
+        if isinstance(element, Adjust):
+            return self._adjust(element, source)
+        return self._stable(element, source)
 
     def _insert(self, e: Insert, source: Replica) -> Outcome:
         if e.end <= e.start:

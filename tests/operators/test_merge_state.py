@@ -1,0 +1,233 @@
+"""The state of merge R3: it survives its bytes, is refused by name, and checks itself."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from merge_driver import SCHEMA, Kernel, Reference, batch_of
+
+from anabranch.batch.batch import FOREVER_UNITS, Batch
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import SchemaError, StateError, UsageError
+from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.notation import parse
+from anabranch.operators.merge import r3_codec, r3_index
+from anabranch.operators.merge.contract import REASONS, Arrival
+from anabranch.operators.merge.r3_index import Keys, resalt
+from anabranch.operators.merge.r3_kernel import step
+from anabranch.operators.merge.r3_settled import Settled
+from anabranch.operators.merge.r3_state import MAX_CHUNKS, R3State
+from anabranch.operators.merge.route import EVERY_LANE, route
+
+
+def some_state():
+    kernel = Kernel()
+    kernel.attach("late", guarantee=40)
+    kernel.step(
+        [("1", parse("insert a 1..9; insert b 2..3; stable 5")), ("2", parse("stable 1"))]
+    )
+    return kernel.state
+
+
+def test_a_state_survives_its_bytes():
+    state = some_state()
+    again = R3State.from_bytes(state.to_bytes(), SCHEMA)
+    again.check()
+    assert again.to_bytes() == state.to_bytes()
+    assert again.replicas == state.replicas
+    assert (again.live, again.frontier, len(again.settled)) == (1, 5, 1)
+    assert [(r.name, r.joined, r.guarantee) for r in again.replicas] == [
+        ("late", False, 40),
+        ("1", True, None),
+        ("2", True, None),
+    ]
+
+
+def test_an_empty_state_survives_its_bytes():
+    R3State.from_bytes(R3State.empty(SCHEMA).to_bytes(), SCHEMA).check()
+
+
+def test_another_version_is_refused_by_both_names(monkeypatch):
+    monkeypatch.setattr(r3_codec, "VERSION", 7)
+    data = some_state().to_bytes()
+    monkeypatch.undo()
+    with pytest.raises(StateError, match=r"'anabranch merge r3' version 7.*version 1"):
+        R3State.from_bytes(data, SCHEMA)
+
+
+def test_foreign_bytes_are_refused():
+    with pytest.raises(StateError, match="not a state of"):
+        R3State.from_bytes(b"something else", SCHEMA)
+    table = pa.table({"x": [1]})
+    with pytest.raises(StateError, match="'unknown' version unknown"):
+        R3State.from_bytes(r3_codec._write(table), SCHEMA)
+    with pytest.raises(StateError, match="not a state of"):
+        R3State.from_bytes(some_state().to_bytes()[:-400], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ElementSchema(TimeType.TIMESTAMP, SCHEMA.payload),
+        ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.int64()})),
+    ],
+)
+def test_a_state_of_other_columns_is_refused(other):
+    with pytest.raises(StateError, match="cannot change"):
+        R3State.from_bytes(some_state().to_bytes(), other)
+    empty = Batch(
+        other, *(np.empty(0, t) for t in ("i1", "i8", "i8", "i8")), other.payload.empty_table()
+    )
+    with pytest.raises(SchemaError, match="replica 'x' has"):
+        step(some_state(), [Arrival("x", empty)])
+
+
+def test_a_replaced_attachment_is_refused_and_nothing_changes():
+    kernel, reference = Kernel(), Reference()
+    for merge in (kernel, reference):
+        merge.attach("1", attachment=3)
+    before = kernel.state.to_bytes()
+    with pytest.raises(UsageError, match="attachment 2, but 3"):
+        step(kernel.state, [Arrival("new", batch_of([])), Arrival("1", batch_of([]), None, 2)])
+    with pytest.raises(UsageError, match="attachments 3 and 4 in one step"):
+        step(kernel.state, [Arrival("1", batch_of([]), None, n) for n in (3, 4)])
+    with pytest.raises(UsageError, match="number 3, but number 3"):
+        reference.attach("1", attachment=3)
+    assert kernel.state.to_bytes() == before
+
+
+def test_detach_needs_a_name_that_is_there():
+    with pytest.raises(
+        UsageError, match=r"'x' cannot be detached, attached are \['late', '1', '2'\]"
+    ):
+        some_state().detach("x")
+    Reference().detach("x")
+
+
+def test_a_silent_replica_holds_what_is_settled_until_it_is_detached():
+    for merge in (Kernel(), Reference()):
+        merge.attach("silent")
+        merge.take("1", parse("insert a 1..3; stable 9"))
+        settled = merge.state.settled if isinstance(merge, Kernel) else merge.merge.settled
+        assert len(settled) == 1
+        merge.detach("silent")
+        settled = merge.state.settled if isinstance(merge, Kernel) else merge.merge.settled
+        assert len(settled) == 0
+
+
+def test_a_seq_that_was_consumed_is_a_redelivery():
+    state, reference = R3State.empty(SCHEMA), Reference()
+    elements = parse("insert a 1..3; insert a 1..3; stable 2; insert b 4..5; stable 9")
+    seq = [10, 10, 11, 12, 7]
+    first = step(state, [Arrival("1", batch_of(elements[:3], seq=seq[:3]))])
+    state = R3State.from_bytes(state.to_bytes(), SCHEMA)
+    second = step(state, [Arrival("1", batch_of(elements[3:], seq=seq[3:]))])
+    names = [REASONS[code].name for r in (first, second) for code in r.reasons[0]]
+    assert names == ["FIRST", "REDELIVERY", "LEADS", "FIRST", "REDELIVERY"]
+    outcomes = [reference.merge.push("1", e, seq=s) for e, s in zip(elements, seq, strict=True)]
+    assert [outcome.reason.name for outcome in outcomes] == names
+
+
+def test_seq_is_for_all_replicas_or_for_none():
+    arrivals = [
+        Arrival("1", batch_of([Stable(1)])),
+        Arrival("2", batch_of([Stable(1)], seq=[1])),
+    ]
+    with pytest.raises(SchemaError, match=r"\['1'\] have no seq"):
+        step(R3State.empty(SCHEMA), arrivals)
+
+
+def test_a_step_of_nothing():
+    result = step(R3State.empty(SCHEMA), [])
+    assert (len(result.output), result.buckets, result.stable) == (0, (), None)
+
+
+def test_payloads_without_columns():
+    schema = ElementSchema(TimeType.BIGINT, pa.schema([]))
+    state = R3State.empty(schema)
+    elements = [Insert((), 1, 5), Insert((), 2, 3), Adjust((), 1, 5, 4), Stable(3)]
+    result = step(state, [Arrival("1", from_elements(elements, schema))])
+    state = R3State.from_bytes(state.to_bytes(), schema)
+    state.check()
+    assert to_elements(result.output) == [Insert((), 1, 4), Insert((), 2, 3), Stable(3)]
+    assert state.live == 2
+    assert set(route(from_elements(elements, schema), 1)) == {0, EVERY_LANE}
+
+
+@pytest.fixture
+def colliding(monkeypatch):
+    """Every payload has the same hash, so that only values tell them apart."""
+
+    def hash_payload(table):
+        return np.zeros(table.num_rows, np.uint64), np.zeros(table.num_rows, np.uint64)
+
+    monkeypatch.setattr(r3_index, "hash_payload", hash_payload)
+
+
+@pytest.mark.usefixtures("colliding")
+def test_payloads_with_one_hash_are_told_apart():
+    kernel, reference = Kernel(), Reference()
+    text = (
+        "insert a 1..3; insert b 1..9; insert c 1..9; insert b 1..4; stable 5; adjust c 1..9->7"
+    )
+    more = "adjust b 1..9->8; insert d 5..6; adjust c 1..7->6; insert e 5..7; adjust d 5..6->9"
+    for some in (parse(text), parse(more), parse("insert f 5..6; stable forever")):
+        kernel.take("1", some)
+        reference.take("1", some)
+        kernel.restart()
+    assert [e.payload for e in kernel.output if isinstance(e, Insert)] == list("abcdef")
+    assert [r.bucket.word for r in kernel.reasons].count("violation") == 1
+    assert kernel.live == 0
+
+
+def test_salts_have_no_holes():
+    same = np.zeros(4, np.uint64)
+    keys = Keys(same, same, np.array([1, 1, 2, 1]), np.array([3, 1, 2, 0]))
+    resalt(keys)
+    assert keys.salt.tolist() == [2, 1, 0, 0]
+
+
+def test_settled_tells_identities_with_one_first_half_apart():
+    settled = Settled.nothing()
+    ones = np.ones(3, np.uint64)
+    settled.remember(
+        ones, np.arange(3, dtype=np.uint64), np.array([1, 2, 3]), np.array([4, 5, 6])
+    )
+    settled.check()
+    low = np.array([2, 1, 9], np.uint64)
+    assert settled.knows(ones, low, np.array([3, 3, 3])).tolist() == [True, False, False]
+    settled.forget(5)
+    assert settled.end.tolist() == [5, 6]
+    settled.forget(FOREVER_UNITS)
+    assert len(settled) == 0
+
+
+def test_payloads_are_kept_once_and_let_go():
+    kernel = Kernel()
+    for i in range(MAX_CHUNKS + 8):
+        kernel.take("1", [Insert(f"p{i}", i, 10_000)])
+    payload = kernel.state.payload
+    assert payload.num_rows == MAX_CHUNKS + 8
+    assert payload.column(0).num_chunks <= MAX_CHUNKS + 1
+    kernel.take("1", [Adjust(f"p{i}", i, 10_000, 90) for i in range(30)])
+    kernel.take("1", [Stable(100)])
+    assert kernel.state.payload.num_rows == kernel.live == 10
+
+
+def test_route_is_fixed_for_ever():
+    elements = [
+        Insert("a", 1, 5),
+        Adjust("a", 1, 5, 6),
+        Insert("a", 2, 5),
+        Insert("b", -1, 5),
+        Stable(3),
+    ]
+    lanes = route(batch_of(elements), 16).tolist()
+    assert lanes[0] == lanes[1]
+    assert lanes[4] == EVERY_LANE
+    assert lanes == PINNED
+    with pytest.raises(UsageError, match="0 lanes"):
+        route(batch_of(elements), 0)
+
+
+PINNED = [11, 11, 0, 13, EVERY_LANE]
