@@ -136,3 +136,17 @@ def test_counts_that_come_to_nothing_are_left_out():
     events = collect(np.array([1, 0, 1]), np.array([5, 4, 5]), np.array([2, 1, -2]))
     events.check()
     assert (events.id.tolist(), events.end.tolist(), events.count.tolist()) == ([0], [4], [1])
+
+
+def test_an_identity_in_doubt_is_replayed_with_all_its_adjusts():
+    stream = [
+        Adjust("a", 1, 8, 9),  # names nothing, so the identity is replayed one by one
+        Insert("a", 1, 5),
+        Insert("a", 1, 6),
+        Adjust("a", 1, 5, 7),
+        Adjust("a", 1, 6, 1),
+    ]
+    known: dict[tuple[float, object], int] = {}
+    ours = columns(stream, known)
+    assert ours.positions.tolist() == [0]
+    assert as_model(ours.events, known).events() == [Event("a", 1, 7)]

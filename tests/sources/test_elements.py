@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.errors import FileError
+from anabranch.errors import FileError, SchemaError
 from anabranch.sources.elements import element_schema, read_file, scan
 from anabranch.sources.files import look
 
@@ -106,6 +106,28 @@ def test_damage_behind_the_footer_names_the_file(tmp_path):
 def test_a_file_that_changed_after_the_look_is_an_error(tmp_path):
     file = write(tmp_path / "a.parquet", [1])
     schema = look(file).schema
-    pq.write_table(pa.table({"kind": ["insert"], "start": ["soon"], "end": ["x"]}), file)
+    write(file, ["soon"])
     with pytest.raises(FileError, match=r"a\.parquet: column 'start'"):
         [*read_file(file, schema)]
+
+
+@pytest.mark.parametrize("columns", [{"b": ["y"]}, {"b": ["y"], "a": ["x"]}])
+def test_a_file_that_came_later_must_have_the_same_columns(tmp_path, columns):
+    schema = look(write(tmp_path / "a.parquet", [1])).schema
+    rows = {"kind": ["insert"], "start": [1], "end": [2], **columns}
+    pq.write_table(pa.table(rows), tmp_path / "b.parquet")
+    with pytest.raises(SchemaError, match=r"b\.parquet: (no|a) column '[ab]'"):
+        [*read_file(tmp_path / "b.parquet", schema)]
+
+
+def test_a_key_that_is_not_in_the_schema_is_never_dropped_silently(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"kind": "insert", "start": 1, "s": {"x": 1}}\n')
+    schema = look(file).schema
+    more = ['{"kind": "insert", "b": 1}', '{"kind": "insert", "s": {"y": 1}}']
+    file.write_text(file.read_text() + "\n".join([*more, ""]))
+    (chunk,) = read_file(file, schema)
+    assert [(line.row, line.reason.split(" is ")[0]) for line in chunk.refused] == [
+        (2, "column 'b'"),
+        (3, "a field of a struct"),
+    ]

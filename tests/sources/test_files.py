@@ -240,3 +240,17 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path):
     write(tmp_path / "a.parquet", table)
     with pytest.raises(SchemaError, match=r"'a'.*name of its own"):
         look(tmp_path)
+
+
+def test_twins_in_a_reference_are_refused_too(tmp_path):
+    columns = [pa.array([value]) for value in (1, 5, "x", "y")]
+    table = pa.Table.from_arrays(columns, names=["start", "end", "a", "a"])
+    write(tmp_path / "a.parquet", table)
+    with pytest.raises(SchemaError, match=r"'a'.*name of its own"):
+        look(tmp_path)
+
+
+def test_an_inbox_of_reference_histories_is_none(tmp_path):
+    write(tmp_path / "r" / "a.parquet", {"start": [1], "end": [2], "a": ["x"]})
+    with pytest.raises(SchemaError, match="neither elements nor a reference"):
+        look(tmp_path)

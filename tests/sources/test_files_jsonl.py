@@ -61,7 +61,7 @@ def test_a_line_that_cannot_be_read_is_refused_with_its_number_and_the_rest_goes
         "{bad\n",
         "\n",
         "[1]\n",
-        '{"a": 1}{"a": 2}\n',
+        '{"end": 1}{"end": 2}\n',
         '{"kind": "a", "kind": "b"}\n',
         "  \r\n",
     ]
@@ -194,3 +194,31 @@ def test_whole_numbers_up_to_64_bits_stay_exact(tmp_path):
     (tmp_path / "a.jsonl").write_text(lines(*({**INSERT, "a": value} for value in values)))
     rows, _ = rows_of(tmp_path)
     assert [row["a"] for row in rows] == values
+
+
+def test_wide_numbers_in_text_and_in_columns_of_their_own_are_fine(tmp_path):
+    rows = [{**INSERT, "f": 1.5, "n": [1], "t": "[12345678901234567890,"}]
+    rows += [{**INSERT, "f": 2.5, "n": [2**60], "s": {"d": 1.5}}]
+    (tmp_path / "a.jsonl").write_text(lines(*rows, "{1234567890123456789,\n"))
+    assert look(tmp_path).rows == 2
+
+
+def test_a_rounded_number_in_a_struct_is_refused(tmp_path):
+    rows = [{**INSERT, "s": {"d": 1.5}}, {**INSERT, "s": {"d": 2**60 + 1}}]
+    (tmp_path / "a.jsonl").write_text(lines(*rows))
+    with pytest.raises(SchemaError, match="'s' holds a whole number"):
+        look(tmp_path)
+
+
+def test_structs_and_arrays_of_other_values_do_not_unite(tmp_path):
+    for name, value in (("a", {"x": 1}), ("b", {"x": "t"})):
+        (tmp_path / f"{name}.jsonl").write_text(lines({**INSERT, "s": [value]}))
+    with pytest.raises(SchemaError, match=r"b\.jsonl: column 's'"):
+        look(tmp_path)
+
+
+def test_a_number_that_does_not_fit_its_type_is_refused(tmp_path):
+    (tmp_path / "types").write_text('{"kind": "string", "start": "bigint", "n": "int"}')
+    (tmp_path / "a.jsonl").write_text(lines({**INSERT, "n": 2**40}))
+    _, ((row, reason),) = rows_of(tmp_path / "a.jsonl", schema=tmp_path / "types")
+    assert (row, "int32" in reason) == (1, True)

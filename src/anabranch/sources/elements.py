@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import numbers, take, valid
-from anabranch.batch.schema import REPLICA, ElementSchema
-from anabranch.errors import FileError
+from anabranch.batch.schema import OLD_END, REPLICA, RESERVED, ElementSchema
+from anabranch.errors import FileError, SchemaError
 from anabranch.sources import jsonl
 from anabranch.sources.files import Folder, Format, file_format
 from anabranch.sources.jsonl import RefusedLine
@@ -88,12 +88,25 @@ def read_file(
 
 def _parquet(path: Path, schema: pa.Schema, rows: int) -> Iterator[jsonl.Lines]:
     with pq.ParquetFile(path) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
+        there = _columns(path, file.schema_arrow.names, schema)
         at = 1
         for batch in file.iter_batches(batch_size=rows, columns=there):
             table = conform(pa.Table.from_batches([batch]), schema, where=str(path))
             yield jsonl.Lines(table, np.arange(at, at + len(batch)), ())
             at += len(batch)
+
+
+def _columns(path: Path, names: list[str], schema: pa.Schema) -> list[str]:
+    """The columns to read; one that came or went since the schema was found is an error."""
+    missing = [n for n in schema.names if n not in names and n != OLD_END]
+    extra = [n for n in names if n not in schema.names and n not in RESERVED]
+    for name, what in [(n, "no column") for n in missing] + [(n, "a column") for n in extra]:
+        message = (
+            f"{path}: {what} '{name}', but the other files of the stream have the columns "
+            f"{schema.names}; write all files of a stream with the same columns"
+        )
+        raise SchemaError(message)
+    return [name for name in schema.names if name in names]
 
 
 def _lines(path: Path, schema: pa.Schema, rows: int) -> Iterator[jsonl.Lines]:

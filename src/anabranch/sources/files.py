@@ -217,11 +217,7 @@ def _parquet_schema(files: list[Path]) -> tuple[pa.Schema, int]:
     schemas, rows = [], 0
     for file in files:
         found = footer(file)
-        try:
-            schema = found.schema.to_arrow_schema()
-        except pa.ArrowException as error:
-            message = f"{file}: a column has a type that Arrow cannot read: {error}; drop it"
-            raise SchemaError(message) from error
+        schema = found.schema.to_arrow_schema()
         _check_columns(file, schema)
         schemas.append((str(file), schema))
         rows += found.num_rows
@@ -284,7 +280,6 @@ def _layout(place: Path, schema: pa.Schema, *, is_inbox: bool) -> Layout:
         # What is no `kind` may not be missing either: the same checks, with one added.
         ElementSchema.of(schema.append(pa.field(KIND, pa.string())), where=str(place))
         return Layout.REFERENCE
-    ElementSchema.of(schema, where=str(place))
     raise _foreign(place, schema)
 
 

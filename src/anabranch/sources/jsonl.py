@@ -12,6 +12,7 @@ whatever it looks like.
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def infer(path: Path) -> tuple[pa.Schema, int]:
 
 
 def read(path: Path, schema: pa.Schema) -> Iterator[Lines]:
-    """The lines of a file in these columns, block by block."""
+    """The lines of a file in these columns, block by block; a line with others is refused."""
     physical = pa.schema([(field.name, _as_written(field.type)) for field in schema])
     for block in _blocks(path):
         parsed, refused = _parse(block, physical)
@@ -152,7 +153,7 @@ def _try(data: bytes, schema: pa.Schema | None, count: int) -> pa.Table | str:
     """The table of so many lines, or why there is none."""
     options = pj.ParseOptions(
         explicit_schema=schema,
-        unexpected_field_behavior="infer" if schema is None else "ignore",
+        unexpected_field_behavior="infer" if schema is None else "error",
     )
     try:
         data.decode("utf-8")
@@ -164,14 +165,16 @@ def _try(data: bytes, schema: pa.Schema | None, count: int) -> pa.Table | str:
     except UnicodeDecodeError as error:
         return f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
     except pa.ArrowException as error:
-        return _explained(str(error))
+        return _explained(str(error), data, schema)
     if table.num_rows != count:
         return f"{table.num_rows} JSON objects in the line, expected one"
     return table
 
 
-def _explained(error: str) -> str:
+def _explained(error: str, data: bytes, schema: pa.Schema | None) -> str:
     """Arrow's words, in ours: its row number counts within a part of a block."""
+    if "unexpected field" in error and schema is not None:
+        return f"{_stranger(data, schema)} is not in the schema ({', '.join(schema.names)})"
     changed = _CHANGED.search(error)
     if changed and changed[1]:
         return f"column '{changed[1]}' is {changed[3]}, expected {changed[2]}"
@@ -182,6 +185,15 @@ def _explained(error: str) -> str:
         return f"{unfit[2]} is no {unfit[1]}"
     text = re.sub(r"\.? in row \d+", "", error).strip()
     return text.replace("JSON parse error: ", "not JSON: ")
+
+
+def _stranger(data: bytes, schema: pa.Schema) -> str:
+    """What Arrow did not expect in a line (the answer for several lines is not used)."""
+    try:
+        other = sorted(set(json.loads(data)) - set(schema.names))
+    except ValueError:
+        return "a key"  # there is more in the line that is wrong
+    return f"column '{other[0]}'" if other else "a field of a struct"
 
 
 def _span(numbers: Ints) -> str:
