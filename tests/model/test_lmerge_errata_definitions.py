@@ -182,6 +182,15 @@ def test_breaches_say_what_is_wrong() -> None:
     ]
 
 
+def test_each_condition_speaks_for_itself() -> None:
+    """Where several conditions fail for one reason, each is reported."""
+    event = Event("A", 1, 9)
+    ahead = breaches_r3(prefix((event,), 5), [prefix((event,), 4)])
+    assert [one.condition for one in ahead] == ["C1", "C2", "C3"]
+    other_end = breaches_r3(prefix((Event("A", 1, 2),), 5), [prefix((Event("A", 1, 3),), 5)])
+    assert [one.condition for one in other_end] == ["C2", "C3"]
+
+
 def test_without_inputs_only_a_free_output_can_follow() -> None:
     assert compatible(prefix(tuple(NARROW), NEVER), [])
     assert not compatible(prefix((), 0), [])

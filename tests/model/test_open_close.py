@@ -1,5 +1,8 @@
 """Open and close elements read as elements."""
 
+from collections import Counter
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,10 +74,33 @@ def test_runs_of_processes_have_their_history(drawn):
 
 
 @given(processes(), st.data())
-def test_example_4_by_the_definition(drawn, data):
-    """What was said can only be added to: an output can follow if it said nothing else."""
+def test_a_prefix_can_follow_and_what_is_ahead_cannot(drawn, data):
     marks, _ = drawn
     cut = data.draw(st.integers(0, len(marks)))
     assert can_follow(marks[:cut], [marks])
     assert can_follow(marks, [marks[:cut], marks])
     assert can_follow(marks, [marks[:cut]]) == (cut == len(marks))
+
+
+LIVES = {
+    "A": [[], [Open("A", 1)], [Open("A", 1), Close("A", 2)], [Open("A", 1), Close("A", 3)]],
+    "B": [[], [Open("B", 1)], [Open("B", 1), Close("B", 2)]],
+}
+STREAMS = [a + b for a, b in product(LIVES["A"], LIVES["B"])]
+
+
+def reach(stream):
+    """The history of every stream of this small world that only adds to this one."""
+    return {History.of(as_elements(s)) for s in STREAMS if all(mark in s for mark in stream)}
+
+
+def test_example_4_is_the_definition():
+    answers = Counter()
+    for first, second, output in product(STREAMS, repeat=3):
+        together = reach(first) & reach(second)
+        if together:
+            answer = can_follow(output, [first, second])
+            assert answer == (together <= reach(output)), (first, second, output)
+            answers[answer] += 1
+    assert answers[True] > 100
+    assert answers[False] > 100

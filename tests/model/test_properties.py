@@ -54,6 +54,10 @@ def test_what_is_missing_permits_the_case(known, case):
     assert permits(known, cheapest(known))
 
 
+def test_a_case_is_shown_by_name():
+    assert repr(MergeCase("r3")) == "MergeCase.R3"
+
+
 def test_strictly_increasing_implies_the_rest_of_order():
     known = StreamProperties(strictly_increasing=True)
     assert known.ordered

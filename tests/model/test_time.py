@@ -72,6 +72,10 @@ def test_status_of_an_event(frontier, expected):
     assert status(3, 9, frontier=frontier) is expected
 
 
+def test_a_status_is_shown_by_name():
+    assert repr(status(3, 9, frontier=4)) == "Status.HALF_FROZEN"
+
+
 def test_only_stable_forever_freezes_an_end_at_forever():
     assert status(3, FOREVER, frontier=10**18) is Status.HALF_FROZEN
     assert status(3, FOREVER, frontier=FOREVER) is Status.FROZEN

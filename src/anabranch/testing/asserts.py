@@ -62,13 +62,13 @@ def assert_consistent(streams: Sequence[Sequence[Element]]) -> None:
     if consistent(prefixes):
         return
     leader = leading(prefixes)
-    for number, prefix in enumerate(prefixes):
-        title = (
-            f"stream {number} (left, frontier {show(prefix.frontier)}) cannot become the "
-            f"leading one (right, frontier {show(leader.frontier)})"
-        )
-        if not consistent([prefix, leader]):
-            _fail_settled(title, prefix.history, leader.history, prefix.frontier)
+    number = [consistent([prefix, leader]) for prefix in prefixes].index(False)
+    prefix = prefixes[number]
+    title = (
+        f"stream {number} (left, frontier {show(prefix.frontier)}) cannot become the "
+        f"leading one (right, frontier {show(leader.frontier)})"
+    )
+    _fail_settled(title, prefix.history, leader.history, prefix.frontier)
 
 
 def assert_compatible(output: Sequence[Element], inputs: Sequence[Sequence[Element]]) -> None:
