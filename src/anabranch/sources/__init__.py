@@ -1,1 +1,4 @@
+"""Outside records become elements: files and folders found out, read, generated and compared.
 
+Nothing here needs Spark: what runs on a cluster calls these functions with plain arguments.
+"""
