@@ -19,8 +19,9 @@ def littered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]
         "home": cache / "java" / "17-abc" / "bin" / "java",
         "log": cache / "logs" / f"spark-20260101-000000-{GONE}.log",
         "own log": cache / "logs" / f"spark-20260101-000000-{os.getpid()}.log",
-        "temporary": temporary / f"anabranch-demo-{GONE}" / "file",
-        "own temporary": temporary / f"anabranch-demo-{os.getpid()}" / "file",
+        "temporary": temporary / f"anabranch-demo-{GONE}-ab12" / "file",
+        "own temporary": temporary / f"anabranch-demo-{os.getpid()}-cd34" / "file",
+        "young": temporary / "anabranch-demo-x1y2" / "file",
         "foreign": temporary / "somebody" / "file",
     }
     for path in paths.values():
@@ -52,8 +53,16 @@ def test_yes_removes_exactly_what_was_listed(littered: dict[str, Path]) -> None:
     ]
     assert json.loads(invoke("--yes", "--json")) == {**told, "removed": True}
     left = {name for name, path in littered.items() if path.exists()}
-    assert left == {"own log", "own temporary", "foreign"}
+    assert left == {"own log", "own temporary", "young", "foreign"}
     assert "nothing was left behind" in invoke()
+
+
+def test_what_does_not_say_whose_it_is_goes_when_it_is_old(littered: dict[str, Path]) -> None:
+    young = littered["young"].parent
+    assert str(young) not in invoke()
+    os.utime(young, (0, 0))
+    assert str(young) in invoke("--yes")
+    assert not young.exists()
 
 
 def test_a_link_is_removed_and_not_followed(littered: dict[str, Path], tmp_path: Path) -> None:

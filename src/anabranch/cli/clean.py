@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,10 @@ import click
 from anabranch.cli import settings
 
 TEMPORARY = "anabranch-"
-"""How every temporary folder that Anabranch makes begins, followed by the process id."""
+"""How every temporary folder of ours begins: anabranch-<what>-<process id>-<chance>."""
+
+YOUNG = 24 * 3600
+"""Seconds after which something whose owner is unknown counts as left behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def command(*, yes: bool, as_json: bool) -> None:
 
 
 def find(cache: Path, temporary: Path) -> list[Leftover]:
-    """Everything that can go, largest kind of thing first in the order below."""
+    """Everything that can go, kind by kind."""
     found = [
         *(("java home", path) for path in _entries(cache / "java")),
         *(("spark log", path) for path in _entries(cache / "logs")),
@@ -77,10 +81,14 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _in_use(kind: str, path: Path) -> bool:
-    """A log or folder that carries the id of a process which still runs."""
-    match = re.search(r"-(\d+)(?:\.log(?:\.\d+)?)?$", path.name)
-    if kind == "java home" or match is None:
-        return False
+    """A log or folder of a process that still runs; a young one, if it does not say whose."""
+    if kind == "java home":
+        return False  # made again when it is missing; a JVM that runs needs it no more
+    match = re.search(r"-(\d+)\.log", path.name) or re.match(
+        r"anabranch-[a-z]+-(\d+)-", path.name
+    )
+    if match is None:
+        return time.time() - path.lstat().st_mtime < YOUNG
     try:
         os.kill(int(match[1]), 0)
     except ProcessLookupError:
