@@ -4,7 +4,7 @@
     ├── UsageError         exit 2  a wrong argument, option or combination of them
     ├── InputError         exit 2  what came from outside cannot be read
     │   ├── SchemaError            a column is missing, or has a type that we cannot take
-    │   ├── FileError              a file or folder is missing, half-written, changed or foreign
+    │   ├── FileError              a file or folder is missing, half-written or changed
     │   └── NotationError          a text that should be elements is not
     ├── SetupError         exit 2  the machine lacks something (Java, memory, a library)
     ├── StateError         exit 2  a checkpoint, state or output folder belongs to something else
@@ -40,13 +40,13 @@ class InputError(AnabranchError):
 
 
 class SchemaError(InputError):
-    """A column is missing or has a type that cannot be an element's; fix the named column."""
+    """A column is missing or has a type that we cannot take; fix the named column."""
 
     code = "input.schema"
 
 
 class FileError(InputError):
-    """A file or folder is missing, half-written, changed or not ours; look at the named path."""
+    """A file or folder is missing, half-written or changed; look at the named path."""
 
     code = "input.file"
 

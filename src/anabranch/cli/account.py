@@ -1,7 +1,7 @@
 """The account of a merge for people: a line per replica, a column per bucket, sums that add up.
 
-`table` is shown while a merge works and when it ends; `Watch` redraws it in place on a terminal,
-and prints one line per trigger elsewhere, so that a log file stays readable.
+`table` is shown while a merge works and when it ends; `Watch` redraws it in place on a
+terminal, and prints one line per trigger elsewhere, so that a log file stays readable.
 """
 
 import contextlib

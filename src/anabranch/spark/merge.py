@@ -66,7 +66,7 @@ class Prepared:
 
 
 def prepare(spec: MergeSpec) -> Prepared:
-    """Look at all that can be known before Spark starts; raise if something speaks against it."""
+    """Look at all that can be known before Spark starts; raise what speaks against it."""
     folder = look(spec.inbox, schema=spec.schema)
     _require_inbox(folder)
     _require_case(folder, spec.case)
@@ -235,8 +235,8 @@ def _require_inbox(folder: Folder) -> None:
     for replica in folder.replicas:
         if replica.detached:
             message = (
-                f"{replica.path}: is marked as detached (_detached); this version cannot detach "
-                "a replica from a merge; move the folder out of the inbox, or remove the mark"
+                f"{replica.path}: is marked as detached (_detached); this version cannot "
+                "detach a replica from a merge; move the folder away, or remove the mark"
             )
             raise UsageError(message)
 

@@ -54,8 +54,8 @@ def find(output: Path, checkpoint: Path) -> Run | None:
     if ours is None or theirs is None:
         known, new = (checkpoint, output) if ours is None else (output, checkpoint)
         message = (
-            f"{known} belongs to a run, but {new} does not: continued with another partner it "
-            "would lose or double rows; name the folder that it was started with, or two new ones"
+            f"{known} belongs to a run, but {new} does not: continued with another partner "
+            "it would lose or double rows; name the folder it was started with, or two new ones"
         )
         raise StateError(message)
     if ours.run != theirs.run:
@@ -82,8 +82,8 @@ def require_same(found: Run, wanted: Run, output: Path) -> None:
         was, now = getattr(found, name), getattr(wanted, name)
         if was != now:
             message = (
-                f"{output}: this run was started with {name} = {_show(was)}, now it is asked to "
-                f"go on with {_show(now)}; keep it as it was, or start a new run in new folders"
+                f"{output}: this run was started with {name} = {_show(was)}, now it is asked "
+                f"to go on with {_show(now)}; keep it as it was, or start anew in new folders"
             )
             raise StateError(message)
 
