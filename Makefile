@@ -55,7 +55,7 @@ test: check  ## all that CI checks: check, every test (Spark and packaging too)
 
 .PHONY: test-deep
 test-deep: $(READY)  ## heavy runs: PART=path or PART='path -k words' picks some of them
-	@ANABRANCH_PROFILE=deep $(BIN)/pytest -m deep $(or $(PART),tests)
+	@ANABRANCH_PROFILE=deep PYTHONPATH=tests $(BIN)/pytest -p resume -m deep $(or $(PART),tests)
 
 .PHONY: demo
 demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked

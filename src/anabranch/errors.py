@@ -7,7 +7,7 @@
     │   ├── FileError              a file or folder is missing, half-written or changed
     │   └── NotationError          a text that should be elements is not
     ├── SetupError         exit 2  the machine lacks something (Java, memory, a library)
-    ├── StateError         exit 2  a checkpoint, state or output folder belongs to something else
+    ├── StateError         exit 2  a checkpoint, state or output belongs to something else
     ├── ViolationError     exit 1  a stream broke a promise and the policy is to stop
     └── RunError           exit 3  a run failed after it started
 

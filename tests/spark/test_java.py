@@ -167,7 +167,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 
 # What Spark's own scripts call; `java` is deliberately not among them.
-TOOLS = ("bash", "sh", "env", "dirname", "basename", "ps", "nice", "uname", "cat", "chmod")
+TOOLS = ("bash", "sh", "env", "dirname", "basename", "ps", "nice", "uname", "cat", "rm")
 
 QUERY = """
 import json, os, sys

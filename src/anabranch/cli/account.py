@@ -105,6 +105,7 @@ class Watch:
             f"trigger {totals.triggers}: {totals.rows:,} rows in, {made:,} elements out, "
             f"frontier {at}, {totals.live:,} live {self.note}".rstrip(),
             highlight=False,
+            soft_wrap=True,
         )
 
 

@@ -108,7 +108,7 @@ def _print(verdict: "Verdict") -> None:
             _print_side(console, name, side)
     for comparison in verdict.comparisons:
         _print_comparison(console, comparison)
-    _line(console, _verdict_line(verdict), style="bold green" if verdict.ok else "bold red")
+    _line(console, verdict_line(verdict), style="bold green" if verdict.ok else "bold red")
 
 
 def _print_side(console: "Console", name: str, side: "Side") -> None:
@@ -177,7 +177,7 @@ def _print_comparison(console: "Console", found: "Comparison") -> None:
     _rest(console, total, shown)
 
 
-def _verdict_line(verdict: "Verdict") -> str:
+def verdict_line(verdict: "Verdict") -> str:
     """The answer in one line, with every reason for a no."""
     reasons = []
     for name, side in (("A", verdict.a), ("B", verdict.b)):

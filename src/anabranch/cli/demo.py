@@ -127,7 +127,11 @@ def command(
     with _folder(keep) as folder:
         workload = Workload(events=events, replicas=3, revisions=0.2, seed=seed)
         totals = _merge(workload, folder, seconds, err)
-        err.print("checking the merged stream against the true history ...", highlight=False)
+        err.print(
+            "checking the merged stream against the true history ...",
+            highlight=False,
+            soft_wrap=True,
+        )
         from anabranch.sources.compare import check
 
         verdict = check(folder / "out", folder / "truth")
@@ -167,12 +171,13 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     from anabranch.spark.merge import MergeSpec, prepare, start
 
     publisher = Publisher(workload, folder / "inbox", folder / "truth", seconds)
-    err.print("starting Spark on this machine ...", highlight=False)
+    err.print("starting Spark on this machine ...", highlight=False, soft_wrap=True)
     spark = load().start_session()
     err.print(
         f"{workload.events:,} events, told by {', '.join(NAMES)} in about {seconds:g} seconds; "
         f"{SILENT} will fall silent for a while and return",
         highlight=False,
+        soft_wrap=True,
     )
     publisher.start()
     publisher.first.wait()
@@ -206,7 +211,7 @@ def _print(
 ) -> None:
     from anabranch.batch.schema import TimeType
     from anabranch.cli.account import sum_line, table
-    from anabranch.cli.check import _verdict_line as verdict_line
+    from anabranch.cli.check import verdict_line
 
     out.print(table(totals, TimeType.BIGINT, title="what became of every row"))
     out.print(sum_line(totals))
@@ -215,11 +220,15 @@ def _print(
         f"{totals.rows:,} rows in, {made:,} elements out ({added:,} of them corrections before "
         f"a stable), {totals.triggers} triggers",
         highlight=False,
+        soft_wrap=True,
     )
     out.print(
         f"check: {verdict_line(verdict)}",
         highlight=False,
+        soft_wrap=True,
         style="green" if good else "bold red",
     )
     if kept is not None:
-        out.print(f"kept: {kept}/inbox, {kept}/out, {kept}/truth", highlight=False)
+        out.print(
+            f"kept: {kept}/inbox, {kept}/out, {kept}/truth", highlight=False, soft_wrap=True
+        )

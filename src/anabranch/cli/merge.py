@@ -130,6 +130,7 @@ def _print(prepared: "Prepared", totals: "Totals") -> None:
         f"{made:,} elements in {output}/elements; final below {at}; "
         f"{totals.live:,} events open",
         highlight=False,
+        soft_wrap=True,
     )
     for bucket, folder in (("late", "late"), ("violation", "violations")):
         if totals.bucket(bucket):
@@ -138,4 +139,5 @@ def _print(prepared: "Prepared", totals: "Totals") -> None:
                 "row and reason",
                 style="yellow",
                 highlight=False,
+                soft_wrap=True,
             )

@@ -1,0 +1,155 @@
+"""`anabranch merge` and `anabranch demo` as a person types them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from merging import Place
+
+from anabranch.cli.main import cli
+from anabranch.errors import FileError, SchemaError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def run(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command in this process, on the session that is there."""
+    monkeypatch.setenv("ANABRANCH_MASTER", "local[2]")
+    monkeypatch.setenv("ANABRANCH_DRIVER_MEMORY", "1g")
+
+    def invoke(*words: object) -> Result:
+        return CliRunner().invoke(cli, [str(word) for word in words])
+
+    return invoke
+
+
+def folders(place: Place) -> list[object]:
+    return [place.inbox, "--output", place.output, "--checkpoint", place.checkpoint]
+
+
+def test_generate_merge_check(run: Any, place: Place) -> None:
+    words = ["--events", 200, "--payload-bytes", 8, "--reference", place.truth]
+    assert run("generate", place.inbox, *words).exit_code == 0
+    merged = run("merge", *folders(place), "--once")
+    assert merged.exit_code == 0, merged.output
+    assert "buckets add up" in merged.output
+    assert "0 events open" in merged.output
+    checked = run("check", place.output, place.truth)
+    assert checked.exit_code == 0, checked.output
+    assert "the histories are the same" in checked.output
+
+
+def test_json_is_one_object_with_the_account(run: Any, place: Place) -> None:
+    place.generate(events=50)
+    ran = run("merge", *folders(place), "--once", "--json")
+    report = json.loads(ran.stdout)
+    assert report["adds_up"] is True
+    assert report["quarantined"] == 0
+    assert set(report["replicas"]) == {"r0", "r1", "r2"}
+    assert report["lanes"] == 2
+
+
+def test_quarantined_rows_make_the_exit_code_one(run: Any, place: Place) -> None:
+    rows = [{"kind": "insert", "start": 5, "end": 4, "name": "a"}]
+    file = place.inbox / "x" / "1.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    ran = run("merge", *folders(place), "--once")
+    assert ran.exit_code == 1
+    assert "1 rows kept in" in ran.output
+
+
+def test_neither_once_nor_watch_is_bad_use(run: Any, place: Place) -> None:
+    ran = run("merge", *folders(place))
+    assert ran.exit_code == 2
+    assert "--once" in ran.output
+
+
+def columns(**changes: Any) -> pa.Table:
+    plain = {"kind": ["insert"], "start": [1], "end": [2], "name": ["a"]}
+    kept = {name: values for name, values in {**plain, **changes}.items() if values is not None}
+    return pa.table(kept)
+
+
+BAD = {
+    "no column 'end'": (columns(end=None), SchemaError),
+    "column 'start' is string, expected bigint or timestamp": (
+        columns(start=["monday"]),
+        SchemaError,
+    ),
+    "column 'tags' is map": (
+        columns().append_column(
+            "tags", pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+        ),
+        SchemaError,
+    ),
+}
+
+
+@pytest.mark.parametrize("words", sorted(BAD))
+def test_what_a_footer_shows_is_refused_and_nothing_is_written(
+    run: Any, place: Place, words: str
+) -> None:
+    table, kind = BAD[words]
+    file = place.inbox / "x" / "1.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(table, file)
+    ran = run("merge", *folders(place), "--once")
+    assert isinstance(ran.exception, kind)
+    assert ran.exception.exit_code == 2
+    assert words in str(ran.exception)
+    assert "1.parquet" in str(ran.exception) or str(place.inbox) in str(ran.exception)
+    assert not place.output.exists()
+    assert not place.checkpoint.exists()
+
+
+@pytest.mark.parametrize("content", [b"PAR1 half", b"", b"hello"])
+def test_a_half_written_file_is_refused_by_name(run: Any, place: Place, content: bytes) -> None:
+    place.generate(events=50)
+    (place.inbox / "r1" / "part-00009.parquet").write_bytes(content)
+    ran = run("merge", *folders(place), "--once")
+    assert isinstance(ran.exception, FileError)
+    assert "part-00009.parquet" in str(ran.exception)
+    assert not place.output.exists()
+
+
+def test_an_empty_inbox_is_refused(run: Any, place: Place) -> None:
+    place.inbox.mkdir()
+    ran = run("merge", *folders(place), "--once")
+    assert isinstance(ran.exception, FileError)
+    assert "there is no data in it" in str(ran.exception)
+
+
+def test_the_demo_ends_with_the_account_and_a_yes(run: Any, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    ran = run("demo", "--events", 500, "--seconds", 2, "--keep", kept)
+    assert ran.exit_code == 0, ran.output
+    assert "buckets add up" in ran.output
+    assert "check: Yes: every promise is kept, and the histories are the same." in ran.output
+    assert {path.name for path in kept.iterdir()} == {"inbox", "truth", "out", "checkpoint"}
+
+
+def test_the_demo_says_no_when_the_truth_is_another(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anabranch.sources.generate import Workload
+
+    real = Workload.history
+
+    def less(workload: Workload, **options: Any) -> pa.Table:
+        return real(workload, **options).slice(1)
+
+    monkeypatch.setattr(Workload, "history", less)
+    ran = run("demo", "--events", 300, "--seconds", 2)
+    assert ran.exit_code == 1
+    assert "check: No: the histories differ" in ran.output

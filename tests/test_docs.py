@@ -1,0 +1,118 @@
+"""What the pages say is true: blocks run, named files and tests exist, options are real."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import anabranch
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+def test_the_first_block_of_the_readme_prints_what_the_second_says() -> None:
+    program = blocks(ROOT / "README.md", "python")[0]
+    printed = blocks(ROOT / "README.md", "text")[0]
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == printed
+
+
+def test_the_marble_table_of_the_readme_has_one_history() -> None:
+    table = blocks(ROOT / "README.md", "text")[2]
+    picture, _, history = table.partition("      the same history: ")
+    marble = anabranch.parse_marble(picture)
+    truth = anabranch.model.parse_events(history)
+    for name in ("east", "west"):
+        assert anabranch.History.of(marble.stream(name)).events() == truth
+
+
+def commands() -> list[str]:
+    lines = [
+        line for page in PAGES for text in blocks(page, "console") for line in text.splitlines()
+    ]
+    return sorted({line.removeprefix("$ ") for line in lines if line.startswith("$ ")})
+
+
+@pytest.mark.parametrize("line", [c for c in commands() if c.startswith("make")])
+def test_make_commands_exist(line: str) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    words = line.split()
+    assert len(words) == 1 or words[1] in targets
+
+
+@pytest.mark.parametrize("line", [c for c in commands() if c.startswith("anabranch")])
+def test_options_of_commands_exist(line: str) -> None:
+    from anabranch.cli.main import COMMANDS, cli
+
+    words = line.split()[1:]
+    if words[0] in {"--help", "--version"}:
+        return
+    assert words[0] in COMMANDS
+    command = cli.get_command(None, words[0])  # type: ignore[arg-type]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_every_file_and_test_of_the_papers_page_exists() -> None:
+    named = re.findall(r"`((?:src|tests)/[^`]+)`", (ROOT / "docs" / "papers.md").read_text())
+    assert len(named) > 20
+    for name in named:
+        file, _, test = name.partition("::")
+        assert (ROOT / file).is_file(), name
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_public_names_are_all_there_and_on_the_page() -> None:
+    from types import ModuleType
+
+    held = {
+        name for name, thing in vars(anabranch).items() if not isinstance(thing, ModuleType)
+    }
+    public = {name for name in held if not name.startswith("_")} - {
+        "TYPE_CHECKING",
+        "import_module",
+    }
+    assert set(anabranch.__all__) == public | set(anabranch._HEAVY)
+    page = (ROOT / "docs" / "guide" / "python.md").read_text()
+    for name in anabranch.__all__:
+        assert getattr(anabranch, name) is not None
+        assert f"`{name}`" in page, name
+
+
+PROGRAMS = [(page, text) for page in PAGES for text in blocks(page, "python")]
+
+
+@pytest.mark.parametrize(
+    ("page", "program"), PROGRAMS, ids=lambda value: getattr(value, "name", "")
+)
+def test_python_blocks_run(page: Path, program: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{page}:\n{program}\n{ran.stderr}"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = anabranch.nothing  # type: ignore[attr-defined]
