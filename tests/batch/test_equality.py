@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from payload_tables import ODD_NAN, Drawn, drawn_tables
 
 from anabranch.batch.equality import equal_rows
+from anabranch.batch.hashing import hash_payload
 
 
 @given(drawn_tables(), st.integers(0, 20))
@@ -45,12 +46,39 @@ def test_a_null_struct_is_not_a_struct_of_nulls() -> None:
     ]
 
 
+def test_what_lies_under_a_null_does_not_count() -> None:
+    inner = pa.StructArray.from_arrays([pa.array([1, 2, 1]), pa.array(["x", "y", "x"])], "ab")
+    outer = pa.StructArray.from_arrays([inner], "a", mask=pa.array([True, True, False]))
+    lists = pa.array([[1], [2], [1]])
+    hidden = pa.Array.from_buffers(
+        lists.type, 3, [pa.py_buffer(b"\4"), lists.buffers()[1]], children=[lists.values]
+    )
+    for array in (outer, hidden):
+        table = pa.table({"a": array})
+        assert equal_rows(table, np.array([0, 0]), table, np.array([1, 2])).tolist() == [
+            True,
+            False,
+        ]
+        low, _ = hash_payload(table)
+        assert low[0] == low[1] != low[2]
+
+
 def test_every_byte_counts() -> None:
     text = bytes(range(40))
     changed = [text[:i] + b"\xff" + text[i + 1 :] for i in range(40)]
     left, right = pa.table({"a": [text] * 41}), pa.table({"a": [*changed, text]})
     rows = np.arange(41)
     assert equal_rows(left, rows, right, rows).tolist() == [False] * 40 + [True]
+
+
+def test_lists_of_other_sizes_differ() -> None:
+    table = pa.table({"a": [[1], [1, 2], [], None, [1]]})
+    left, right = np.array([0, 0, 0, 2, 0]), np.array([1, 2, 3, 3, 4])
+    assert equal_rows(table, left, table, right).tolist() == [False] * 4 + [True]
+    mixed = pa.table({"a": [["x"], ["y"], None], "b": ["same", "other", "other"]})
+    rows = np.array([0, 1, 2])
+    swapped = pa.table({"a": mixed["a"], "b": ["other", "same", "other"]})
+    assert equal_rows(mixed, rows, swapped, rows).tolist() == [False, False, True]
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

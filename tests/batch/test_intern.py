@@ -74,6 +74,15 @@ def test_many_identities_of_one_hash(numbers: list[int], bits: int) -> None:
     _race(drawn, [0] * len(numbers), _weak(bits))
 
 
+def test_starts_count_even_if_they_do_not_change_the_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intern, "hash_numbers", lambda *_: None)
+    numbers = [1, 2, 1, 1, 2, 1]
+    drawn = Drawn([numbers], pa.table({"a": pa.array(numbers, pa.int64())}))
+    _race(drawn, [5, 5, 6, 5, 6, 6], _weak(0))
+
+
 def test_without_payload_columns_the_start_is_the_identity() -> None:
     interner = Interner(pa.schema([]), hash_payload=_weak(0))
     assert interner.intern(np.array([3, 4, 3]), pa.table({})).tolist() == [0, 1, 0]

@@ -71,7 +71,7 @@ class Batch:
             self.start[index],
             self.end[index],
             self.old_end[index],
-            take(self.payload, index) if self.payload.num_columns else self.payload,
+            take(self.payload, index),
             None if self.seq is None else self.seq[index],
         )
 

@@ -94,5 +94,7 @@ def to_arrow(
 
 
 def take(table: pa.Table, rows: NDArray[Any]) -> pa.Table:
-    """These rows of a table, in this order."""
+    """These rows of a table, in this order; a table without columns has no rows to take."""
+    if not table.num_columns:
+        return table
     return table.take(to_arrow(rows.astype(np.int64, copy=False), pa.int64()))

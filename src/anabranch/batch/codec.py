@@ -93,16 +93,18 @@ def decode(table: pa.Table, schema: ElementSchema) -> Decoded:
     times = {name: _times(table, name) for name in (START, END, OLD_END)}
     refused = _refuse(table, schema, kind, times)
     rows: Ints = np.arange(len(kind))
+    payload = conform(table, schema.payload)
+    table = table.select([n for n in (SEQ, REPLICA) if n in table.column_names])
     if len(refused):
         rows = np.delete(rows, refused.rows)
-        table, kind = take(table, rows), kind[rows]
+        table, payload, kind = take(table, rows), take(payload, rows), kind[rows]
     batch = Batch(
         schema,
         kind,
         times[START].units[rows],
         np.where(kind == STABLE, 0, times[END].units[rows]),
         np.where(kind == ADJUST, times[OLD_END].units[rows], 0),
-        _payload(table, kind, schema),
+        _without_stables(payload, kind),
         _widen(table.column(SEQ)) if schema.has_seq else None,
     )
     replica = pc.cast(table.column(REPLICA), pa.string()) if schema.has_replica else None
@@ -215,6 +217,8 @@ def _microseconds(values: Ints, unit: str) -> tuple[Ints, Mask]:
     if unit == "ns":
         return values // _NANOSECONDS, values % _NANOSECONDS != 0
     factor = _MICROSECONDS[unit]
+    if factor == 1:
+        return values, np.zeros(len(values), np.bool_)
     limit = FOREVER_UNITS // factor
     unfit = (values > limit) | (values < -limit)
     return np.where(unfit, 0, values) * factor, unfit
@@ -279,9 +283,8 @@ def _reason(check: str, row: dict[str, str]) -> str:
     )
 
 
-def _payload(table: pa.Table, kind: Codes, schema: ElementSchema) -> pa.Table:
-    """The payload columns; what a stable carries there becomes null."""
-    payload = conform(table, schema.payload)
+def _without_stables(payload: pa.Table, kind: Codes) -> pa.Table:
+    """The payload; what a stable carries there becomes null."""
     stable = np.flatnonzero(kind == STABLE)
     if not len(stable) or not payload.num_columns:
         return payload
