@@ -1,4 +1,4 @@
-"""What a type checker must believe of the public names; `make check` runs it, nothing calls it."""
+"""What a type checker must believe of the public names; run by `make check`, never called."""
 
 from pathlib import Path
 from typing import assert_type
