@@ -40,12 +40,18 @@ class Publisher:
     seconds: float
     rows: int = 0
     failed: BaseException | None = None
+    paused: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)
     first: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """Begin; `first` is set when each replica has a file, `done` when all is written."""
+        """Begin; `first` is set when each replica has a file, `done` when all is written.
+
+        In between it waits for `go_on`: Spark's first trigger loads and compiles, and a
+        story that is told meanwhile would be over before anybody listens.
+        """
         threading.Thread(target=self._run, name="publisher", daemon=True).start()
 
     def _run(self) -> None:
@@ -79,13 +85,22 @@ class Publisher:
             inbox,
             rate=rate,
             sleep=self._sleep,
-            clock=time.monotonic,
+            clock=self._clock,
             schedules=schedules,
         ):
             self.rows += file.elements
             seen.add(file.replica)
-            if len(seen) == len(NAMES):
-                self.first.set()
+            if len(seen) == len(NAMES) and not self.first.is_set():
+                self._pause()
+
+    def _pause(self) -> None:
+        begin = time.monotonic()
+        self.first.set()
+        self.go_on.wait()
+        self.paused = time.monotonic() - begin
+
+    def _clock(self) -> float:
+        return time.monotonic() - self.paused
 
     def _sleep(self, seconds: float) -> None:
         if self.stopping.wait(seconds):
@@ -187,8 +202,13 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     )
     watch = Watch(err, workload.time)
     with watch.shown() as show:
+
+        def listen(totals: "Totals") -> None:
+            publisher.go_on.set()
+            show(totals)
+
         query = start(
-            spark, prepare(spec), once=False, interval="500 milliseconds", on_trigger=show
+            spark, prepare(spec), once=False, interval="500 milliseconds", on_trigger=listen
         )
         try:
             while not (publisher.done.is_set() and query.totals.rows >= publisher.rows):
@@ -197,6 +217,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
                 _require(publisher)
         finally:
             publisher.stopping.set()
+            publisher.go_on.set()
             query.stop()
     return query.totals
 
