@@ -76,6 +76,15 @@ def test_other_types_are_cast_and_no_columns_stay_none() -> None:
     assert conform(table, pa.schema([])).num_columns == 0
 
 
+def test_sliced_lists_are_cast_right() -> None:
+    inner = pa.array([[1], [2], [3]], pa.large_list(pa.int64()))[1:]
+    outer = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), inner)[1:]
+    kind = pa.list_(pa.large_list(pa.int8()))
+    table = conform(pa.table({"a": outer}), pa.schema({"a": kind}))
+    table.validate(full=True)
+    assert table["a"].to_pylist() == [[[3]]]
+
+
 def test_extension_types_are_their_storage() -> None:
     array = pa.array([b"0123456789abcdef"], pa.uuid())
     assert plain_type(array.type) == pa.binary(16)

@@ -153,11 +153,12 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _conform(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type == kind:
         return column
-    if plain_type(column.type) == kind:
-        # Not by a cast: Arrow has none for run-ends, and one that fails for views of lists.
-        chunks = [write(kind, list(read(chunk))) for chunk in column.chunks]
-        return pa.chunked_array(chunks, kind)
-    return column.cast(kind)
+    # Not by a cast alone: Arrow has none for run-ends, one that fails for views of lists, and
+    # one that reads beside the items of lists that were sliced.
+    plain = plain_type(column.type)
+    chunks = [write(plain, list(read(chunk))) for chunk in column.chunks]
+    laid = pa.chunked_array(chunks, plain)
+    return laid if plain == kind else laid.cast(kind)
 
 
 def _read(array: pa.Array, within: Mask | None) -> tuple[Column, ...]:

@@ -15,10 +15,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from anabranch.batch.batch import Mask
+from anabranch.batch.columns import read, write
 
 
 def to_payloads(table: pa.Table, count: int) -> list[Hashable]:
@@ -50,15 +50,16 @@ def from_payloads(payloads: Sequence[Hashable], absent: Mask, schema: pa.Schema)
 
 
 def to_values(column: pa.ChunkedArray) -> list[Hashable]:
-    """One value per row of a column."""
-    return [
-        _to_python(value, column.type)
-        for value in pc.cast(column, _coarse(column.type)).to_pylist()
-    ]
+    """One value per row of a column of a plain type."""
+    kind = _coarse(column.type)
+    rows = (
+        row for chunk in column.chunks for row in write(kind, list(read(chunk))).to_pylist()
+    )
+    return [_to_python(value, kind) for value in rows]
 
 
 def _coarse(kind: pa.DataType) -> pa.DataType:
-    """The type in which values are shown: the same, but nanoseconds as whole numbers."""
+    """The type in which values are read: the same bytes, but nanoseconds as whole numbers."""
     if getattr(kind, "unit", None) == "ns":
         return pa.int64()
     if pt.is_struct(kind):
