@@ -20,6 +20,7 @@ from anabranch.operators.merge.r3 import MergeR3
 from anabranch.operators.merge.r3_kernel import step
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.route import route
+from anabranch.testing.strategies import histories, interleavings, replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 
@@ -180,12 +181,27 @@ def cuts(count: int) -> st.SearchStrategy[list[int]]:
     return inner.map(lambda some: [*some, count])
 
 
-times = st.one_of(st.integers(-2, 8), st.just(FOREVER))
-starts = st.integers(-2, 8)
-payloads = st.sampled_from("ab")
-garbage = st.one_of(
-    st.builds(Insert, payloads, starts, times),
-    st.builds(Adjust, payloads, starts, times, times),
-    st.builds(Stable, times),
+_payloads = st.sampled_from("abc")
+_starts = st.integers(-1, 6)
+_ends = st.one_of(st.integers(-1, 8), st.just(FOREVER))
+_garbage = st.one_of(
+    st.builds(Insert, _payloads, _starts, _ends),
+    st.builds(Adjust, _payloads, _starts, _ends, _ends),
+    st.builds(Stable, _ends),
 )
-"""Elements that keep no promise at all."""
+
+
+@st.composite
+def quarrels(draw: st.DrawFn) -> list[Arrived]:
+    """Three replicas that tell different histories, and now and then break a promise.
+
+    Independent random elements would nearly all be violations, and never reach a conflict.
+    """
+    stream = replicas(max_inputs=1, history=histories(max_events=4, max_time=7))
+    streams = [draw(stream)[0] for _ in range(3)]
+    # Without the end of the stream, after which nothing can happen any more.
+    arrived = draw(interleavings([one[:-1] for one in streams]))
+    wrong = st.tuples(st.integers(0, len(arrived)), st.integers(0, 2), _garbage)
+    for position, number, element in draw(st.lists(wrong, max_size=3)):
+        arrived.insert(position, (number, element))
+    return arrived

@@ -10,9 +10,9 @@ from merge_driver import (
     Reference,
     batch_of,
     cuts,
-    garbage,
     judge_prefix,
     prefixes,
+    quarrels,
     runs,
     spread,
 )
@@ -58,7 +58,7 @@ def test_kernel_any_cut_any_restart_same_history(data):
 
 @given(st.data())
 def test_kernel_and_reference_agree_after_every_element_whatever_comes(data):
-    arrived = data.draw(st.lists(st.tuples(st.integers(0, 2), garbage), max_size=25))
+    arrived = data.draw(quarrels())
     kernel, reference = Kernel(), Reference()
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
@@ -76,7 +76,7 @@ def test_kernel_and_reference_agree_after_every_element_whatever_comes(data):
 
 @given(st.data())
 def test_output_is_valid_whatever_comes(data):
-    arrived = data.draw(st.lists(st.tuples(st.integers(0, 2), garbage), max_size=30))
+    arrived = data.draw(quarrels())
     merge = Kernel()
     for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
         merge.step(runs(arrived[start:stop]))
