@@ -294,3 +294,25 @@ def test_folders_in_one_another_are_refused(place: Place, place_of: str) -> None
     inside = {place_of: place.inbox / "r0"}
     with pytest.raises(UsageError, match="lies in"):
         prepare(type(spec)(**{**vars(spec), **inside}))
+
+
+def test_a_founder_that_speaks_late_is_known_from_the_beginning(
+    spark: Any, place: Place
+) -> None:
+    place.generate(events=100)
+    files = sorted((place.inbox / "r2").glob("part-*"))
+    aside = place.root / "aside"
+    aside.mkdir()
+    for file in files:
+        file.rename(aside / file.name)
+    place.merge(spark)
+    for file in files:
+        (aside / file.name).rename(file)
+    totals = place.merge(spark)
+    assert totals.replicas["r2"].joined
+    assert place.check().ok
+    told = totals.replicas["r2"].buckets
+    assert told["absorbed"] + told["late"] == totals.replicas["r2"].rows
+    assert (
+        told["absorbed"] > told["late"]
+    )  # only phantoms that the others never showed are late

@@ -146,11 +146,12 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns of the schema, which are all there, in its plain types."""
     if not len(schema):
         return table.select([])
-    columns = [_conform(table.column(each.name), each.type) for each in schema]
+    columns = [conform_column(table.column(each.name), each.type) for each in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _conform(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def conform_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The same values in another type that holds them; Arrow's error if one does not fit."""
     if column.type == kind:
         return column
     # Not by a cast alone: Arrow has none for run-ends, one that fails for views of lists, and

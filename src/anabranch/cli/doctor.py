@@ -29,7 +29,7 @@ LIBRARIES = (
     ("pandas", (2, 2), (3,)),
     ("pyarrow", (18,), None),
     ("numpy", (2, 0), None),
-    ("numba", (0, 61), None),
+    ("numba", (0, 68), (0, 69)),
 )
 PYTHONS = ((3, 11), (3, 14))
 ENOUGH_MEMORY = 4 * machine.GIB

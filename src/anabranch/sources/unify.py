@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from anabranch.batch.schema import OLD_END, TIME_COLUMNS
+from anabranch.batch.columns import conform_column
+from anabranch.batch.schema import OLD_END, TIME_COLUMNS, plain_type
 from anabranch.errors import FileError, SchemaError
 
 Common: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
@@ -26,9 +26,7 @@ Common: TypeAlias = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
 
 _PLAIN: Final[dict[pa.DataType, pa.DataType]] = {
     pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
     pa.date64(): pa.date32(),
 }
 _UNITS: Final = ("s", "ms", "us", "ns")
@@ -37,14 +35,17 @@ _LONG_DIGITS: Final = 20  # of the greatest uint64
 _MOST_DIGITS: Final = 38  # of a decimal128
 
 
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The one physical form of a type: no dictionaries, no large or view layouts."""
-    if pt.is_dictionary(kind):
-        return plain_type(kind.value_type)
+def one_form(kind: pa.DataType) -> pa.DataType:
+    """The one type for values that may come in several widths of the same layout.
+
+    >>> one_form(pa.large_list(pa.dictionary(pa.int8(), pa.large_string())))
+    ListType(list<element: string>)
+    """
+    kind = plain_type(kind)
     if _is_list(kind):
-        return pa.list_(pa.field("element", plain_type(kind.value_type)))
+        return pa.list_(pa.field("element", one_form(kind.value_type)))
     if pt.is_struct(kind):
-        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, one_form(f.type)) for f in kind])
     if pt.is_fixed_size_binary(kind):
         return pa.binary()
     if pt.is_timestamp(kind) and kind.tz is not None:
@@ -54,7 +55,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """The narrowest type that holds the values of both without loss, or None."""
-    a, b = plain_type(left), plain_type(right)
+    a, b = one_form(left), one_form(right)
     if a == b or pt.is_null(b):
         return a
     if pt.is_null(a):
@@ -125,7 +126,7 @@ def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
             continue
         column = table.column(field.name)
         try:
-            columns.append(column if column.type == field.type else pc.cast(column, field.type))
+            columns.append(conform_column(column, field.type))
         except pa.ArrowException as error:
             message = (
                 f"{where}: column '{field.name}' is {column.type} and a value of it is no "
@@ -137,13 +138,7 @@ def conform(table: pa.Table, schema: pa.Schema, *, where: str) -> pa.Table:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pt.is_list(kind)
-        or pt.is_large_list(kind)
-        or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind)
-        or pt.is_large_list_view(kind)
-    )
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
 def _integers(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from pyspark.sql import types as st
 
 from anabranch.errors import SchemaError
+from anabranch.sources.unify import one_form
 
 _WIDER: Final[dict[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
@@ -24,11 +25,6 @@ _WIDER: Final[dict[pa.DataType, pa.DataType]] = {
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
     pa.null(): pa.string(),  # a column without a value; Spark can write no typeless column
 }
 
@@ -52,12 +48,9 @@ _MOST_DIGITS: Final = 38
 
 def canonical(kind: pa.DataType, *, where: str, column: str) -> pa.DataType:
     """The one Arrow type in which values of this type travel through Spark."""
-    if pt.is_dictionary(kind):
-        return canonical(kind.value_type, where=where, column=column)
+    kind = one_form(kind)
     if pt.is_timestamp(kind):
         return pa.timestamp("us", tz="UTC") if kind.tz else pa.timestamp("us")
-    if pt.is_fixed_size_binary(kind):
-        return pa.binary()
     if pt.is_decimal(kind) and kind.precision <= _MOST_DIGITS:
         return pa.decimal128(kind.precision, kind.scale)
     inner = _nested(kind, lambda child: canonical(child, where=where, column=column))
@@ -100,7 +93,7 @@ def _nested(
     kind: pa.DataType, each: Callable[[pa.DataType], pa.DataType]
 ) -> pa.DataType | None:
     """The canonical form of a list or struct, or None for any other type."""
-    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+    if pt.is_list(kind):
         return pa.list_(pa.field("element", each(kind.value_type)))
     if pt.is_struct(kind):
         return pa.struct([pa.field(child.name, each(child.type)) for child in kind])

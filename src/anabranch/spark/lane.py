@@ -81,6 +81,18 @@ def _empty(schema: ElementSchema) -> Batch:
     return Batch(schema, np.empty(0, np.int8), none, none, none, payload, seq)
 
 
+@dataclass(frozen=True)
+class Founder:
+    """A replica that was there when the run began; every lane knows it from the first step on.
+
+    Only then is remembered what it may still mention when its first file comes later.
+    """
+
+    name: str
+    guarantee: int | None = None
+    attachment: int = 1
+
+
 def make(
     lane: int, state: R3State, parcels: Sequence[Row], schema: ElementSchema, *, strict: bool
 ) -> Iterator[Row]:

@@ -20,10 +20,11 @@ import pyarrow as pa
 from anabranch.batch.schema import RESERVED, ElementSchema
 from anabranch.errors import FileError, UsageError
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest
-from anabranch.sources.files import Folder, Layout, look
+from anabranch.sources.files import Folder, Layout, Replica, look
 from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.failure import explain
+from anabranch.spark.lane import Founder
 from anabranch.spark.lanes import NAMES, PARCELS, InboxSpec, pack
 from anabranch.spark.processor import MergeProcessor
 from anabranch.spark.progress import Totals, read_totals
@@ -61,6 +62,7 @@ class Prepared:
 
     spec: MergeSpec
     inbox: InboxSpec
+    founders: tuple[Founder, ...]
     run: runs.Run
     is_new: bool
 
@@ -98,7 +100,8 @@ def prepare(spec: MergeSpec) -> Prepared:
         assume_complete=spec.assume_complete,
         strict=spec.strict,
     )
-    return Prepared(spec, inbox, run, is_new=found is None)
+    founders = tuple(_founder(replica) for replica in folder.replicas)
+    return Prepared(spec, inbox, founders, run, is_new=found is None)
 
 
 class MergeQuery:
@@ -200,12 +203,19 @@ def _plan(spark: "SparkSession", prepared: Prepared) -> "DataFrame":
         names.mapInArrow(pack(inbox), spark_schema(PARCELS))
         .groupBy("lane")
         .transformWithStateInPandas(
-            MergeProcessor(inbox.schema, strict=inbox.strict),
+            MergeProcessor(inbox.schema, prepared.founders, strict=inbox.strict),
             outputStructType=LANE_ROWS,
             outputMode="append",
             timeMode="None",
         )
     )
+
+
+def _founder(replica: Replica) -> Founder:
+    note = replica.note
+    if note is None:
+        return Founder(str(replica.name))
+    return Founder(str(replica.name), note.guarantee, max(1, note.attachment))
 
 
 def _escaped(path: str) -> str:

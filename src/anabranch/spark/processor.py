@@ -6,7 +6,7 @@ step is a function of that value and the parcels, so that Spark may run it again
 failure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import (
@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.merge.r3_state import R3State
-from anabranch.spark.lane import make
+from anabranch.spark.lane import Founder, make
 from anabranch.spark.write import LANE_ROWS
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 class MergeProcessor(StatefulProcessor):
     """The merge of one lane; the hooks are Spark's."""
 
-    def __init__(self, schema: ElementSchema, *, strict: bool = False) -> None:
+    def __init__(
+        self, schema: ElementSchema, founders: Sequence[Founder], *, strict: bool = False
+    ) -> None:
         self._schema = schema
+        self._founders = tuple(founders)
         self._strict = strict
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -59,5 +62,10 @@ class MergeProcessor(StatefulProcessor):
     def _load(self) -> R3State:
         kept = self._state.get() if self._state.exists() else None
         if kept is None:
-            return R3State.empty(self._schema)
+            state = R3State.empty(self._schema)
+            for founder in self._founders:
+                state.attach(
+                    founder.name, guarantee=founder.guarantee, attachment=founder.attachment
+                )
+            return state
         return R3State.from_bytes(bytes(kept[0]), self._schema)

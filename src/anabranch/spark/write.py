@@ -170,4 +170,4 @@ def _beside(
             table = table.append_column(name, elements[name])
     for name in columns.names[len(table.schema) :]:
         table = table.append_column(name, pa.nulls(table.num_rows, columns.field(name).type))
-    return table.cast(columns)
+    return pa.Table.from_arrays(table.columns, schema=columns)

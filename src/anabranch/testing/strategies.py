@@ -62,7 +62,7 @@ def histories(
 
     For R0 starts are unique, for R2 and R3 identities are, for R1 and R4 nothing is.
     """
-    events = _events(max_time, payloads or _letters())
+    events = _events(max_time, _letters() if payloads is None else payloads)
     if case is MergeCase.R0:
         bags = st.lists(events, max_size=max_events, unique_by=lambda event: event.start)
     elif case in _KEYED:
@@ -100,7 +100,7 @@ def presentations(
         gaps=gaps,
         closed=closed,
         truncated=truncated,
-        payloads=payloads or _letters(),
+        payloads=_letters() if payloads is None else payloads,
     )
     return _presentation(history, shape)
 
