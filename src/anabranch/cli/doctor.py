@@ -24,7 +24,7 @@ from anabranch.spark import machine
 Status = Literal["ok", "warn", "fail"]
 
 # (package, first version that works, first version that does not)
-LIBRARIES = (
+LIBRARIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pyspark", (4, 3), (4, 4)),
     ("pandas", (2, 2), (3,)),
     ("pyarrow", (18,), None),
@@ -110,7 +110,7 @@ def look_at_library(
         found = version(name)
     except PackageNotFoundError:
         return Finding(name, "fail", "not installed", remedy)
-    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdecimal())
+    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
     good = numbers >= first and (beyond is None or numbers < beyond)
     return Finding(name, "ok", found) if good else Finding(name, "fail", found, remedy)
 
