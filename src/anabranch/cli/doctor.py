@@ -30,6 +30,7 @@ LIBRARIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pyarrow", (18,), None),
     ("numpy", (2, 0), None),
     ("numba", (0, 68), (0, 69)),
+    ("protobuf", (6, 33, 5), (8,)),
 )
 PYTHONS = ((3, 11), (3, 14))
 ENOUGH_MEMORY = 4 * machine.GIB
