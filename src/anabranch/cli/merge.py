@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from anabranch.cli.settings import Settings
     from anabranch.spark.merge import MergeQuery, MergeSpec, Prepared
     from anabranch.spark.progress import Totals
 
@@ -56,17 +57,19 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     if options["mode"] is None:
         message = "say --once (take all there is, then stop) or --watch (go on until Ctrl-C)"
         raise click.UsageError(message, ctx)
+    from anabranch.cli.settings import load
     from anabranch.spark.merge import prepare
 
-    prepared = prepare(_spec(options))
-    query = _run(prepared, options)
+    settings = load(flags={"master": options["master"]})
+    prepared = prepare(_spec(options, settings))
+    query = _run(prepared, options, settings)
     report = _report(prepared, query.totals)
     click.echo(json.dumps(report)) if as_json else _print(prepared, query.totals)
     if report["quarantined"]:
         ctx.exit(1)
 
 
-def _spec(options: dict[str, Any]) -> "MergeSpec":
+def _spec(options: dict[str, Any], settings: "Settings") -> "MergeSpec":
     from anabranch.spark.merge import MergeSpec
 
     names = (
@@ -79,16 +82,14 @@ def _spec(options: dict[str, Any]) -> "MergeSpec":
         "strict",
         "assume_complete",
     )
-    return MergeSpec(**{name: options[name] for name in names})
+    return MergeSpec(**{name: options[name] for name in names}, usual_lanes=settings.lanes)
 
 
-def _run(prepared: "Prepared", options: dict[str, Any]) -> "MergeQuery":
+def _run(prepared: "Prepared", options: dict[str, Any], settings: "Settings") -> "MergeQuery":
     from anabranch.cli.account import Watch, consoles
-    from anabranch.cli.settings import load
     from anabranch.spark.merge import require_unchanged, start
 
-    flags = {"master": options["master"]} if options["master"] else {}
-    spark = load(flags=flags).start_session()
+    spark = settings.start_session()
     watch = Watch(consoles()[1], prepared.inbox.schema.time)
     once = options["mode"] == "once"
     with watch.shown() as show:

@@ -39,17 +39,16 @@ log = logging.getLogger(__name__)
 COVERED: Final = (MergeCase.R0, MergeCase.R2, MergeCase.R3)
 """The cases that this merge is right for: each event has an identity of its own."""
 
-DEFAULT_LANES: Final = 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class MergeSpec:
-    """What to merge, and where to put it."""
+    """What to merge, and where to put it; `usual_lanes` is for a new run that asks for none."""
 
     inbox: Path
     output: Path
     checkpoint: Path
     lanes: int | None = None
+    usual_lanes: int = 2
     case: str = "auto"
     schema: Path | None = None
     strict: bool = False
@@ -75,7 +74,7 @@ def prepare(spec: MergeSpec) -> Prepared:
     _require_apart(spec)
     found = runs.find(spec.output, spec.checkpoint)
     schema, raw = _schemas(folder)
-    lanes = spec.lanes or (found.lanes if found else DEFAULT_LANES)
+    lanes = spec.lanes if spec.lanes is not None else found.lanes if found else spec.usual_lanes
     if lanes < 1:
         message = f"--lanes is {lanes}; a merge has at least one lane"
         raise UsageError(message)

@@ -1,0 +1,27 @@
+"""The examples run and print what they promise."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_first_merge(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "first_merge.py"), run_name="__main__")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
+    assert rows == [
+        ["kind", "start", "end", "old_end", "sensor", "state"],
+        ["insert", "3", "9", "NULL", "7", "hot"],
+        ["stable", "5", "NULL", "NULL", "NULL", "NULL"],
+        ["adjust", "3", "7", "9", "7", "hot"],
+        ["stable", "8", "NULL", "NULL", "NULL", "NULL"],
+    ]
