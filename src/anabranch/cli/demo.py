@@ -7,6 +7,7 @@ only if they are equal, no promise was broken and every row is accounted for.
 """
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -173,7 +174,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
         yield keep
         return
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"anabranch-demo-{os.getpid()}-"))
     try:
         yield folder
     finally:

@@ -47,7 +47,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     The merged stream goes to OUTPUT/elements, rows that came too late to OUTPUT/late, rows that
     broke a promise or are no elements to OUTPUT/violations, the account to OUTPUT/progress.
     Start it again with the same folders, after any kind of end, and it goes on without losing
-    or doubling a row.  Exit code 1: rows were quarantined.
+    or doubling a row.  Exit code 1: rows were quarantined; 130: interrupted by Ctrl-C.
 
     \b
     anabranch generate inbox --reference truth
@@ -62,9 +62,11 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
 
     settings = load(flags={"master": options["master"]})
     prepared = prepare(_spec(options, settings))
-    query = _run(prepared, options, settings)
+    query, interrupted = _run(prepared, options, settings)
     report = _report(prepared, query.totals)
     click.echo(json.dumps(report)) if as_json else _print(prepared, query.totals)
+    if interrupted:
+        ctx.exit(130)
     if report["quarantined"]:
         ctx.exit(1)
 
@@ -85,7 +87,10 @@ def _spec(options: dict[str, Any], settings: "Settings") -> "MergeSpec":
     return MergeSpec(**{name: options[name] for name in names}, usual_lanes=settings.lanes)
 
 
-def _run(prepared: "Prepared", options: dict[str, Any], settings: "Settings") -> "MergeQuery":
+def _run(
+    prepared: "Prepared", options: dict[str, Any], settings: "Settings"
+) -> "tuple[MergeQuery, bool]":
+    """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
     from anabranch.cli.account import Watch, consoles
     from anabranch.spark.merge import require_unchanged, start
 
@@ -98,11 +103,10 @@ def _run(prepared: "Prepared", options: dict[str, Any], settings: "Settings") ->
             while not query.wait(5):
                 require_unchanged(prepared.spec.inbox, query.totals)
         except KeyboardInterrupt:
+            return query, True
+        finally:
             query.stop()
-        except BaseException:
-            query.stop()
-            raise
-    return query
+    return query, False
 
 
 def _report(prepared: "Prepared", totals: "Totals") -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""`anabranch merge --watch`: new files and new replicas while it runs, Ctrl-C, and going on."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from merging import Place
+
+pytestmark = pytest.mark.spark
+
+
+def test_watch_takes_new_files_and_stops_at_an_interrupt(spark: Any, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.generate(events=400, file_rows=100)
+    later = sorted(place.inbox.glob("*/part-0000[2-9]*"))
+    for file in later:
+        aside = place.root / "aside" / file.parent.name / file.name
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(file, aside)
+    words = [place.inbox, "--watch", "--output", place.output, "--checkpoint", place.checkpoint]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "merge", *map(str, words), "--master", "local[2]"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("trigger 1: ")
+    for file in later[: len(later) // 2]:
+        shutil.move(place.root / "aside" / file.parent.name / file.name, file)
+    assert process.stderr.readline().startswith("trigger 2: ")
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "buckets add up" in printed
+    assert place.check(until_frontier=True).ok
+    for file in later[len(later) // 2 :]:
+        shutil.move(place.root / "aside" / file.parent.name / file.name, file)
+    totals = place.merge(spark, lanes=None)
+    assert totals.adds_up
+    assert place.check().ok
