@@ -316,3 +316,14 @@ def test_a_founder_that_speaks_late_is_known_from_the_beginning(
     assert (
         told["absorbed"] > told["late"]
     )  # only phantoms that the others never showed are late
+
+
+def test_a_merge_leaves_the_session_as_it_was(spark: Any, place: Place) -> None:
+    from anabranch.spark.session import session
+
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    place.generate(events=50)
+    place.merge(spark, lanes=3)
+    assert spark.conf.get(name) == before
+    assert session() is spark

@@ -10,7 +10,8 @@ row.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -120,13 +121,13 @@ class MergeQuery:
             "checkpointLocation", str(self._prepared.spec.checkpoint.resolve())
         )
         writer = writer.queryName(f"anabranch-{self._prepared.run.run[:8]}")
-        spark.conf.set("spark.sql.shuffle.partitions", str(lanes))
         trigger = (
             writer.trigger(availableNow=True)
             if once
             else writer.trigger(processingTime=interval)
         )
-        self._query = trigger.start()
+        with _shuffled_into(spark, lanes):
+            self._query = trigger.start()
 
     def _write(self, df: "DataFrame", trigger: int) -> None:
         spec = self._prepared.spec
@@ -215,6 +216,18 @@ def _founder(replica: Replica) -> Founder:
     if note is None:
         return Founder(str(replica.name))
     return Founder(str(replica.name), note.guarantee, max(1, note.attachment))
+
+
+@contextmanager
+def _shuffled_into(spark: "SparkSession", lanes: int) -> Iterator[None]:
+    """A task for each lane, for a query that starts now; the session keeps its own setting."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(lanes))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
 
 
 def _escaped(path: str) -> str:

@@ -41,6 +41,7 @@ class _Started:
     """What this process chose when it started its one JVM: a later session cannot change it."""
 
     log: Path | None = None
+    session: "SparkSession | None" = None
 
 
 _started = _Started()
@@ -83,9 +84,18 @@ def _running() -> "SparkSession | None":
     from pyspark.sql import SparkSession
 
     try:
-        return SparkSession.active()
+        active = SparkSession.active()
     except PySparkRuntimeError:
         return None
+    ours = _started.session
+    # A streaming query works on a clone of its session, and Spark may call that clone the
+    # active one long after: settings made there would be lost on whoever has the real one.
+    is_clone = ours is not None and _application(active) == _application(ours)
+    return ours if is_clone else active
+
+
+def _application(spark: "SparkSession") -> str:
+    return str(spark.conf.get("spark.app.id"))
 
 
 def log_file() -> Path | None:
@@ -176,6 +186,7 @@ def _start(
     except Exception as problem:
         raise SetupError(_explain(problem, spark_log)) from problem
     log.info("Spark %s on %s; its log: %s", spark.version, settings["spark.master"], spark_log)
+    _started.session = spark
     return spark
 
 
