@@ -244,6 +244,13 @@ def _print(
         highlight=False,
         soft_wrap=True,
     )
+    if totals.bucket("late"):
+        out.print(
+            f"{totals.bucket('late'):,} late rows: provisional events that one replica invented "
+            "and took back after the others had moved on; kept apart, never dropped silently",
+            highlight=False,
+            soft_wrap=True,
+        )
     out.print(
         f"check: {verdict_line(verdict)}",
         highlight=False,
