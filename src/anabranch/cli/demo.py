@@ -246,8 +246,8 @@ def _print(
     )
     if totals.bucket("late"):
         out.print(
-            f"{totals.bucket('late'):,} late rows: provisional events that one replica invented "
-            "and took back after the others had moved on; kept apart, never dropped silently",
+            f"{totals.bucket('late'):,} late rows: provisional events that one replica invented"
+            " and took back after the others had moved on; kept apart, never dropped silently",
             highlight=False,
             soft_wrap=True,
         )
