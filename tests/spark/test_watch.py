@@ -13,7 +13,9 @@ from merging import Place
 pytestmark = pytest.mark.spark
 
 
-def test_watch_takes_new_files_and_stops_at_an_interrupt(spark: Any, tmp_path: Path) -> None:
+def test_watch_takes_new_files_and_stops_at_an_interrupt(
+    spark: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     place = Place(tmp_path)
     place.generate(events=400, file_rows=100)
     later = sorted(place.inbox.glob("*/part-0000[2-9]*"))
@@ -28,6 +30,7 @@ def test_watch_takes_new_files_and_stops_at_an_interrupt(spark: Any, tmp_path: P
         stderr=subprocess.PIPE,
         text=True,
     )
+    request.addfinalizer(process.kill)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("trigger 1: ")
     for file in later[: len(later) // 2]:
