@@ -57,6 +57,12 @@ test: check  ## all that CI checks: check, every test (Spark and packaging too)
 test-deep: $(READY)  ## heavy runs: PART=path or PART='path -k words' picks some of them
 	@ANABRANCH_PROFILE=deep PYTHONPATH=tests $(BIN)/pytest -p resume -m deep $(or $(PART),tests)
 
+.PHONY: coverage
+coverage: $(READY)  ## branches of model, batch and operators that the tests reach (kernels uncompiled)
+	@NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -q -W ignore::RuntimeWarning \
+	  tests/model tests/testing tests/batch tests/operators
+	@$(BIN)/coverage report --skip-covered --include='*/model/*,*/batch/*,*/operators/*'
+
 .PHONY: demo
 demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked
 	@$(BIN)/anabranch demo
