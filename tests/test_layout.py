@@ -178,9 +178,3 @@ def test_bare_make_lists_every_command() -> None:
     listed = [line.split()[1] for line in ran.stdout.splitlines()]
     assert listed == targets
     assert all(len(line.split()) > 3 for line in ran.stdout.splitlines())
-
-
-def test_test_files_have_names_of_their_own() -> None:
-    names = [path.name for path in python_files() if path.is_relative_to(ROOT / "tests")]
-    modules = [name for name in names if name not in {"conftest.py", "__init__.py"}]
-    assert sorted(modules) == sorted(set(modules))
