@@ -207,15 +207,16 @@ def after_cleanse(
     )
 
 
-def after_normalise(*, never_alive_twice: bool = False) -> StreamProperties:
-    """The normal form of the snapshots: nothing of the input's own form is left.
+def after_normalise(
+    properties: StreamProperties, *, never_alive_twice: bool = False
+) -> StreamProperties:
+    """The normal form of the snapshots: little of the input's own form is left.
 
-    Fragments that meet are joined by adjusts, also if the input has none.  A payload that is
-    alive twice from one time on is two events with one identity; if none is ever alive twice,
-    each is alive in disjoint runs, and so keyed.  That the input is keyed says nothing: 1..5
-    and 2..5 of one payload have different identities, and are alive together.
+    Fragments that meet are joined by adjusts, also if the input has none.  Where several events
+    of one payload start together, their levels have one identity.  This cannot be if the input
+    is keyed, or if no payload is ever alive twice at one time (`never_alive_twice`).
     """
-    return StreamProperties(keyed=never_alive_twice)
+    return StreamProperties(keyed=properties.keyed or never_alive_twice)
 
 
 def after_merge(properties: StreamProperties, case: MergeCase) -> StreamProperties:
