@@ -10,6 +10,7 @@ import numpy as np
 
 from anabranch.batch.batch import Ints
 from anabranch.batch.kernel import frozen, kernel, part
+from anabranch.operators.unary_judge import order_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,14 @@ class Changes:
 
 
 def runs(group: Ints, start: Ints, end: Ints) -> Runs:
-    """For every group and level one run per stretch in which so many events are alive."""
-    time = np.concatenate([start, end])
-    both = np.concatenate([group, group])
-    change = np.repeat(np.array([1, -1]), [len(start), len(end)])
-    order = np.lexsort((time, both))
+    """For every group and level one run per stretch in which so many events are alive.
+
+    The events are sorted by (group, start).
+    """
+    order = order_by(group, end)
     found = np.empty((4, len(start)), np.int64)
-    count = nest(frozen(both[order]), frozen(time[order]), frozen(change[order]), found)
+    ends = frozen(group[order]), frozen(end[order])
+    count = nest(frozen(group), frozen(start), *ends, found)
     return Runs(*found[:3, : int(count)].copy())
 
 
@@ -61,17 +63,22 @@ def changes(before: Runs, after: Runs) -> Changes:
 
 
 @kernel
-def nest(group: Any, time: Any, change: Any, found: Any) -> Any:
-    """Pairs ups and downs like brackets; returns how many runs `found` has (4th row: scratch).
+def nest(group: Any, start: Any, end_group: Any, end: Any, found: Any) -> Any:
+    """Pairs starts and ends like brackets; returns how many runs there are (row 3: scratch).
 
     What goes up and down at one time is no step at all, so fragments that touch are joined.
     """
-    count, depth, i = 0, 0, 0
-    while i < group.size:
-        own, now, step = group[i], time[i], 0
-        while i < group.size and group[i] == own and time[i] == now:
-            step += change[i]
+    count, depth, i, j = 0, 0, 0, 0
+    while j < end.size:
+        own, now, step = end_group[j], end[j], 0
+        if i < start.size and group[i] == own and start[i] < now:
+            now = start[i]
+        while i < start.size and group[i] == own and start[i] == now:
+            step += 1
             i += 1
+        while j < end.size and end_group[j] == own and end[j] == now:
+            step -= 1
+            j += 1
         for _ in range(step):
             found[0, count], found[1, count], found[3, depth] = own, now, count
             count += 1

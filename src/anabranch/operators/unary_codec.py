@@ -39,8 +39,6 @@ class StateFormat:
     def write(self, live: LiveEvents, *, times: dict[str, int], schema: ElementSchema) -> bytes:
         """The bytes from which `read` makes an equal state; `times` are single numbers."""
         group, rows = live.all()
-        order = np.argsort(group, kind="stable")
-        group, rows = group[order], rows[order]
         first = np.flatnonzero(np.diff(group, prepend=-1))
         columns = {"group": np.cumsum(np.diff(group, prepend=-1) > 0) - 1}
         columns |= {name: rows[:, i] for i, name in enumerate(self.columns)}

@@ -5,10 +5,12 @@ What is kept of earlier steps and what comes now is replayed as one stream, in c
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch, Codes, Ints
 from anabranch.batch.history import replay
 
 
@@ -54,12 +56,13 @@ def judge(held: tuple[Ints, Ints, Ints], group: Ints, batch: Batch, frontier: in
     )
 
 
-_PAST = np.array([INSERT, STABLE], np.int8)
+_WORD: Final = 63
+_PAST: Final = np.array([INSERT, STABLE], np.int8)
 
 
 def _identities(group: Ints, start: Ints) -> tuple[Ints, Ints]:
     """Dense ids of (group, start), in their order, and the first row of each."""
-    order = np.lexsort((start, group))
+    order = order_by(group, start)
     sorted_group, sorted_start = group[order], start[order]
     begins = np.ones(len(order), np.bool_)
     begins[1:] = (sorted_group[1:] != sorted_group[:-1]) | (
@@ -68,3 +71,15 @@ def _identities(group: Ints, start: Ints) -> tuple[Ints, Ints]:
     ids = np.empty(len(order), np.int64)
     ids[order] = np.cumsum(begins) - 1
     return ids, order[begins]
+
+
+def order_by(group: Ints, time: Ints) -> NDArray[np.intp]:
+    """The rows by group, then time; rows that agree in both are in any order."""
+    real = (time != FOREVER_UNITS) & (time != NEVER_UNITS)
+    low, high = int(time.min(initial=0, where=real)), int(time.max(initial=0, where=real))
+    # One word where it fits: NumPy sorts it several times as fast as two keys.
+    bits = (high + 2 - low + 1).bit_length()
+    if bits + int(group.max(initial=0) + 1).bit_length() > _WORD:
+        return np.lexsort((time, group))
+    place = np.clip(time, low - 1, high + 1) - (low - 1)
+    return np.argsort(((group + 1) << bits) | place)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints, Mask
+from anabranch.batch.batch import Ints
 from anabranch.batch.intern import Interner
 from anabranch.batch.store import grown
 
@@ -33,7 +33,6 @@ class LiveEvents:
         self._interner = Interner(payload)
         self._offset: Ints = np.zeros(0, np.int64)
         self._size: Ints = np.zeros(0, np.int64)
-        self._group: Ints = np.zeros(0, np.int64)
         self._rows: Ints = np.zeros((0, width), np.int64)
         self._used = 0
         self._kept = (0, 0)
@@ -76,15 +75,14 @@ class LiveEvents:
         return np.repeat(groups, size), self._rows[at]
 
     def all(self) -> tuple[Ints, Ints]:
-        """The group and the numbers of every event."""
-        rows = np.flatnonzero(self._is_current())
-        return self._group[rows], self._rows[rows]
+        """The group and the numbers of every event, group by group."""
+        return self.rows(np.flatnonzero(self._size[: len(self._interner)]))
 
     def write(self, groups: Ints, group: Ints, rows: Ints) -> None:
         """Let these groups have these events only; both are sorted by group."""
         begin, end = self._used, self._used + len(rows)
-        self._rows, self._group = grown(self._rows, end), grown(self._group, end)
-        self._rows[begin:end], self._group[begin:end] = rows, group
+        self._rows = grown(self._rows, end)
+        self._rows[begin:end] = rows
         first = np.searchsorted(group, groups)
         self._offset[groups] = begin + first
         self._size[groups] = np.searchsorted(group, groups, side="right") - first
@@ -100,7 +98,7 @@ class LiveEvents:
         start, payload = rows[first, 0], self.payload(group[first])
         size = np.diff(first, append=len(group))
         self._interner, self._used = Interner(self._schema), 0
-        self._rows, self._group = self._rows[:0].copy(), self._group[:0].copy()
+        self._rows = self._rows[:0].copy()
         kept = self.find(start, payload)
         self.write(kept, np.repeat(kept, size), rows)
         self._kept = (len(rows), len(kept))
@@ -108,14 +106,8 @@ class LiveEvents:
     def check(self) -> None:
         """Assert what must always hold."""
         self._interner.check()
-        assert int(self._is_current().sum()) == len(self), f"groups overlap: {self!r}"
         group, rows = self.all()
+        assert len(rows) <= self._used, f"groups overlap: {self!r}"
         assert (rows[:, 0] < rows[:, 1]).all(), f"an empty event: {self!r}"
         if self._by_start:
             assert (self._interner.start[group] == rows[:, 0]).all(), f"a lost start: {self!r}"
-
-    def _is_current(self) -> Mask:
-        group = self._group[: self._used]
-        at = np.arange(self._used) - self._offset[group]
-        current: Mask = (at >= 0) & (at < self._size[group])
-        return current
