@@ -82,7 +82,7 @@ class Reason(Enum):
         "behind the current start: not remembered whether it was emitted",
     )
     OTHER_EVENT = (18, Bucket.LATE, "the output has another event in its place, and keeps it")
-    ABANDONED = (19, Bucket.LATE, "was held back, and its replica left before it was joined")
+    ABANDONED = (19, Bucket.LATE, "was held back, and its replica left meanwhile")
     NOT_INSERT_ONLY = (
         20,
         Bucket.VIOLATION,
@@ -94,7 +94,8 @@ class Reason(Enum):
         Bucket.VIOLATION,
         "starts when an earlier insert of its replica does; R0 needs starts that increase",
     )
-    HELD = (23, Bucket.PENDING, "held back until its replica is joined")
+    HELD = (23, Bucket.PENDING, "held back until its replica is joined, or a policy shows it")
+    EXPELLED = (24, Bucket.VIOLATION, "its replica was detached for an earlier violation")
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code
