@@ -34,13 +34,12 @@ from anabranch.batch.batch import (
     Batch,
     Ints,
 )
-from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
 from anabranch.operators.unary import UnaryResult
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import Judged, judge
-from anabranch.operators.unary_live import LiveEvents
+from anabranch.operators.unary_live import LiveEvents, data_payload
 
 FORMAT: Final = StateFormat("normalise", version=1, columns=("start", "end", "run"))
 _START, _END, _RUN = range(3)
@@ -88,7 +87,7 @@ class NormaliseState:
 def step(state: NormaliseState, batch: Batch) -> UnaryResult:
     """Take a batch, change the state, and return the net change of the normal form."""
     data = np.flatnonzero(batch.is_data)
-    found = state.live.find(batch.start[data], _data_payload(batch, data))
+    found = state.live.find(batch.start[data], data_payload(batch, data))
     touched = np.unique(found)
     group, rows, before = _settle(*state.live.rows(touched), state.frontier)
     groups = np.full(len(batch), -1, np.int64)
@@ -103,11 +102,6 @@ def step(state: NormaliseState, batch: Batch) -> UnaryResult:
     if state.live.is_wasteful or state.frontier == FOREVER_UNITS:
         state.settle()
     return UnaryResult(output, judged.positions, judged.reasons)
-
-
-def _data_payload(batch: Batch, data: Ints) -> pa.Table:
-    """The payloads of inserts and adjusts, not copied if there are no others."""
-    return batch.payload if len(data) == len(batch) else take(batch.payload, data)
 
 
 def _settle(group: Ints, rows: Ints, frontier: int) -> tuple[Ints, Ints, Runs]:

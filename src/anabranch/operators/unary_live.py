@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import Batch, Ints
+from anabranch.batch.buffers import take
 from anabranch.batch.intern import Interner
 from anabranch.batch.store import grown
 
@@ -111,3 +112,8 @@ class LiveEvents:
         assert (rows[:, 0] < rows[:, 1]).all(), f"an empty event: {self!r}"
         if self._by_start:
             assert (self._interner.start[group] == rows[:, 0]).all(), f"a lost start: {self!r}"
+
+
+def data_payload(batch: Batch, data: Ints) -> pa.Table:
+    """The payloads of the inserts and adjusts at these rows; no copy if there are no others."""
+    return batch.payload if len(data) == len(batch) else take(batch.payload, data)
