@@ -1,0 +1,216 @@
+"""Merge for the cases R0, R1 and R2 over batches.
+
+A step takes the elements of any number of replicas, arrival after arrival, and decides each
+just as the element-by-element forms do (`r0`, `r1`, `r2`): the same inserts are on the output,
+whatever the cut into steps.
+
+    scan       times: who breaks a promise, is late, is held back, opens a new start
+    settle     payloads, only among inserts with one start: new on the output, or known
+    show       `element`: all inserts and stables, in order; `batch`: inserts, then one stable
+
+In a batch only the last of the stables that moved the frontier is `emitted`; the others are
+`absorbed`, and nothing else differs.
+
+Papers: LMerge IV-A to IV-C, V-B, V-C; erratum D21 for the one stable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
+from anabranch.batch.buffers import take, to_arrow
+from anabranch.batch.kernel import frozen
+from anabranch.errors import UsageError
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.contract import (
+    BUCKET_OF,
+    Arrival,
+    Granularity,
+    Reason,
+    Resolved,
+    StepResult,
+)
+from anabranch.operators.merge.ordered_candidates import Candidates
+from anabranch.operators.merge.ordered_held import Held
+from anabranch.operators.merge.ordered_scan import (
+    CLOCK_SIZE,
+    CURRENT,
+    FRONTIER,
+    LEADER,
+    LENGTH,
+    MOVES,
+    NOBODY,
+    VISITS,
+    Control,
+    Found,
+    Rows,
+    scan,
+)
+from anabranch.operators.merge.ordered_state import OrderedState
+from anabranch.operators.merge.r3_admit import admit
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """One step: what was held and what came as rows, where their payloads are, what was found.
+
+    `what` and `row` are what the output may show, in order.
+    """
+
+    rows: Rows
+    held: int
+    place: Ints
+    payload: pa.Table
+    reasons: Codes
+    what: Codes
+    row: Ints
+    leader: int
+
+
+def step(
+    state: OrderedState, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
+) -> StepResult:
+    """Take what arrived, change the state, and return what the output shows of it."""
+    if granularity not in ("element", "batch"):
+        message = f"merge: granularity is '{granularity}'; it is 'element' or 'batch'"
+        raise UsageError(message)
+    # What `admit` needs of a state, ours has too.
+    admit(cast("Any", state), arrivals)
+    counts, conflicts = state.counts, state.conflicts
+    work = _scan(state, arrivals)
+    _settle(state, work)
+    moves = bool((work.what == MOVES).any())
+    if granularity == "batch":
+        leads = np.flatnonzero(work.reasons == Reason.LEADS.code)
+        work.reasons[leads[leads != work.leader]] = Reason.FOLLOWS.code
+    output = _show(state, work, granularity)
+    resolved = _hold(state, work)
+    sizes = [len(arrival.batch) for arrival in arrivals]
+    found = work.reasons[work.held :]
+    reasons = tuple(np.split(found, np.cumsum(sizes)[:-1])) if arrivals else ()
+    return StepResult(
+        output,
+        buckets=tuple(BUCKET_OF[codes] for codes in reasons),
+        reasons=reasons,
+        stable=state.frontier if moves else None,
+        added_adjusts=0,
+        conflicts=state.conflicts - conflicts,
+        resolved=resolved,
+        counts={name: count - counts[name] for name, count in state.counts.items()},
+    )
+
+
+def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
+    """All that times decide; frontier and current start of the state move."""
+    rows, place, payload = _lay_out(state, arrivals)
+    held, count, members = len(state.held), len(place), state.members
+    control = Control(
+        members.guarantee,
+        members.frontier,
+        members.last_seq,
+        state.last_start,
+        *np.full((2, len(members)), NOBODY, np.int64),
+    )
+    # One stable may be followed by those of all replicas that it lets join.
+    room = count + len(members) + 1
+    found = Found(
+        np.empty(count, np.int8),
+        np.empty(count, np.int64),
+        np.empty(room, np.int8),
+        np.empty(room, np.int64),
+    )
+    clock = np.zeros(CLOCK_SIZE, np.int64)
+    clock[FRONTIER], clock[CURRENT], clock[LEADER] = state.frontier, state.current, NOBODY
+    scan(rows, control, found, clock, held, state.case is MergeCase.R0)
+    state.frontier, state.current = int(clock[FRONTIER]), int(clock[CURRENT])
+    state.visits += int(clock[VISITS])
+    sequence = found.what[: clock[LENGTH]], found.row[: clock[LENGTH]]
+    return _Work(rows, held, place, payload, found.reasons, *sequence, int(clock[LEADER]))
+
+
+def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, Ints, pa.Table]:
+    """What was held, then the elements of all arrivals, one after the other."""
+    held = state.held
+    batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
+    names = [state.members.names.index(a.replica) for a in arrivals if len(a.batch)]
+    replica = np.repeat(np.array(names, np.int64), [len(batch) for batch in batches])
+    batch = concat(batches) if batches else held.batch(state.schema, np.arange(0))
+    seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
+    times, place = (batch.start, batch.end), np.arange(len(batch))
+    if not len(held):
+        return _freeze(batch.kind, *times, seq, replica), place, batch.payload
+    payload = batch.payload
+    if payload.num_columns:
+        place += held.payload.num_rows
+        payload = pa.concat_tables([held.payload, payload])
+    rows = _freeze(
+        np.append(np.full(len(held), INSERT, np.int8), batch.kind),
+        np.append(held.start, batch.start),
+        np.append(held.end, batch.end),
+        np.append(np.zeros(len(held), np.int64), seq) if len(seq) else seq,
+        np.append(held.replica, replica),
+    )
+    return rows, np.append(held.place, place), payload
+
+
+def _freeze(kind: Codes, start: Ints, end: Ints, seq: Ints, replica: Ints) -> Rows:
+    return Rows(frozen(kind), frozen(start), frozen(end), frozen(seq), frozen(replica))
+
+
+def _settle(state: OrderedState, work: _Work) -> None:
+    """All that payloads decide."""
+    inserts = work.what != MOVES
+    row = work.row[inserts]
+    columns = work.rows.start[row], work.rows.end[row], work.rows.replica[row]
+    some = Candidates(work.what[inserts], *columns, work.place[row])
+    reasons = state.group.settle(some, work.payload)
+    work.reasons[row] = reasons
+    state.conflicts += int(np.count_nonzero(reasons == Reason.OTHER_EVENT.code))
+
+
+def _show(state: OrderedState, work: _Work, granularity: Granularity) -> Batch:
+    """The inserts that are new on the output, and all stables or the last one."""
+    is_stable = work.what == MOVES
+    shown = np.flatnonzero(~is_stable)
+    shown = shown[work.reasons[work.row[shown]] == Reason.FIRST.code]
+    moves = np.flatnonzero(is_stable)
+    if granularity == "element":
+        shown = np.sort(np.append(shown, moves))
+    else:
+        shown = np.append(shown, moves[-1:])
+    is_stable, row = is_stable[shown], work.row[shown]
+    inserts, rows = ~is_stable, row[~is_stable]
+    start, end, place = row.copy(), np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    start[inserts], end[inserts] = work.rows.start[rows], work.rows.end[rows]
+    place[inserts] = work.place[rows]
+    kind = np.where(is_stable, STABLE, INSERT).astype(np.int8)
+    payload = work.payload
+    if payload.num_columns:
+        payload = payload.take(to_arrow(place, pa.int64(), mask=inserts))
+    return Batch(state.schema, kind, start, end, np.zeros(len(row), np.int64), payload)
+
+
+def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
+    """Keep what still waits; returns what no longer does."""
+    held, count = state.held, work.held
+    decided = np.flatnonzero(work.reasons[:count] != Reason.HELD.code)
+    resolved, state.owed = list(state.owed), ()
+    for replica in np.unique(held.replica[decided]):
+        rows = decided[held.replica[decided] == replica]
+        batch, reasons = held.batch(state.schema, rows), work.reasons[rows]
+        resolved.append(Resolved(state.members.names[replica], batch, reasons))
+    waits = np.flatnonzero(work.reasons == Reason.HELD.code)
+    if len(decided) or len(waits) > count:
+        new, payload = waits[waits >= count], held.payload
+        place = np.append(
+            held.place[waits[waits < count]], payload.num_rows + np.arange(len(new))
+        )
+        if len(new) and payload.num_columns:
+            payload = pa.concat_tables([payload, take(work.payload, work.place[new])])
+        columns = work.rows.replica[waits], work.rows.start[waits], work.rows.end[waits]
+        state.held = Held(*columns, place, payload).compact()
+    return tuple(resolved)
