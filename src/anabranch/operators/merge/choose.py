@@ -201,7 +201,7 @@ def _reason(replicas: Declared, case: MergeCase) -> str:
     if not replicas:
         return "there is no replica yet, so nothing is promised"
     if case is not MergeCase.R4:
-        return f"every replica promises {' and '.join(REQUIRED[case])}"
+        return f"every replica promises {_listed(REQUIRED[case])}"
     silent = [name for name, known in replicas.items() if known is None]
     if silent:
         return f"{_names(silent)} nothing, so identities may repeat"
@@ -213,7 +213,7 @@ def _asked(replicas: Declared, case: MergeCase) -> str:
     silent = [name for name, known in replicas.items() if known is None]
     if not silent or not REQUIRED[case]:
         return "it was asked for, and what the replicas promise permits it"
-    needed = " and ".join(REQUIRED[case])
+    needed = _listed(REQUIRED[case])
     return f"it was asked for; {_names(silent)} nothing, so {needed} is taken on your word"
 
 
@@ -242,7 +242,8 @@ def _require(replicas: Declared, asked: MergeCase, *, gaps_possible: bool) -> No
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(names)
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _cheaper_line(case: MergeCase, missing: tuple[str, ...]) -> str:
