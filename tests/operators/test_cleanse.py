@@ -20,12 +20,20 @@ from anabranch.model.element import Insert, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
-from anabranch.model.properties import MergeCase, StreamProperties, cheapest, observe
+from anabranch.model.properties import (
+    MergeCase,
+    StreamProperties,
+    cheapest,
+    missing_for,
+    observe,
+)
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import Cleanse, after_cleanse, payload_order
 from anabranch.operators.cleanse_kernel import CleanseState, release_order, step
+from anabranch.operators.merge.r1 import MergeR1
+from anabranch.operators.merge.r4 import MergeR4
 from anabranch.testing.cases import load_cases
-from anabranch.testing.strategies import presentations
+from anabranch.testing.strategies import interleavings, presentations, replicas
 
 CASES = load_cases(Path(__file__).parents[1] / "cases" / "cleanse.case")
 
@@ -143,6 +151,22 @@ def test_what_cleanse_makes_of_properties():
     assert after_cleanse(StreamProperties(keyed=True)).keyed
     strict = StreamProperties(strictly_increasing=True)
     assert cheapest(after_cleanse(strict)) is MergeCase.R0
+
+
+@pytest.mark.parametrize("merge", [MergeR1, MergeR4], ids=["C+LM R1", "C+LM R4"])
+@given(st.data())
+def test_lmerge_section_6_d_cleanse_in_front_of_each_input(merge, data):
+    streams = data.draw(replicas(case=MergeCase.R4, history=bags()))
+    inputs = [run(stream) for stream in streams]
+    assert missing_for(observe(inputs), MergeCase.R1) == ()
+    merge, output = merge(), []
+    for number in range(len(inputs)):
+        merge.attach(str(number))
+    for number, element in data.draw(interleavings(inputs)):
+        output += merge.push(str(number), element).output
+        assert replay(output).violations == ()
+    assert History.of(output) == History.of(streams[0])
+    assert events(output) == events(max(inputs, key=len))
 
 
 def test_erratum_l13_order_and_stable_are_kept():

@@ -14,6 +14,7 @@ from anabranch.model.normal_form import max_multiplicity, normal_form, snapshot_
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest, observe
 from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.merge.r4 import MergeR4
 from anabranch.operators.normalise import Normalise, after_normalise
 from anabranch.testing.cases import load_cases
 from anabranch.testing.strategies import interleavings, presentations
@@ -115,8 +116,8 @@ def test_snapshot_equivalent_in_equal_histories_out(data):
     assert History.of(outputs[0]) == History.of(outputs[1]) == normal_form(truth)
 
 
-def merged(data, inputs):
-    merge, output = MergeR3(), []
+def merged(data, inputs, merge):
+    output = []
     for number in range(len(inputs)):
         merge.attach(str(number))
     for number, element in data.draw(interleavings(inputs)):
@@ -133,7 +134,7 @@ def test_merge_r3_of_fragments_with_unique_identities(data):
         run(data.draw(presentations(data.draw(fragments(truth, keyed=True))))) for _ in range(2)
     ]
     assert observe(inputs).keyed
-    assert merged(data, inputs) == normal_form(truth)
+    assert merged(data, inputs, MergeR3()) == normal_form(truth)
 
 
 @given(st.data())
@@ -145,7 +146,17 @@ def test_merge_r3_of_fragments_with_multiplicity_one(data):
         run(data.draw(presentations(data.draw(fragments(truth)), **plain))) for _ in range(2)
     ]
     assert observe(inputs).keyed
-    assert merged(data, inputs) == truth
+    assert merged(data, inputs, MergeR3()) == truth
+
+
+@given(st.data())
+def test_merge_r4_of_fragments_of_any_multiplicity(data):
+    truth = data.draw(bags())
+    inputs = [
+        run(data.draw(presentations(data.draw(fragments(truth)), case=MergeCase.R4)))
+        for _ in range(2)
+    ]
+    assert merged(data, inputs, MergeR4()) == normal_form(truth)
 
 
 def test_erratum_x1_two_copies_of_one_plan_cut_their_results_differently():
@@ -175,9 +186,6 @@ def test_keyed_input_gives_r3_and_fragments_of_one_payload_too():
     assert cheapest(after_normalise(StreamProperties(keyed=True))) is MergeCase.R3
     assert cheapest(after_normalise(StreamProperties(), max_multiplicity=1)) is MergeCase.R3
     assert cheapest(after_normalise(StreamProperties(), max_multiplicity=2)) is MergeCase.R4
-    strict = StreamProperties(insert_only=True, strictly_increasing=True)
-    assert after_normalise(strict) == StreamProperties(ordered=True, keyed=True)
-    assert not after_normalise(StreamProperties(ordered=True)).ordered
 
 
 @pytest.mark.parametrize("case", MergeCase)

@@ -32,11 +32,11 @@ Papers: LMerge VI-D (Cleanse, and C+LM), corrected by erratum L13.
 import math
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from anabranch.model import inference
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.history import Violation
@@ -51,15 +51,14 @@ Order: TypeAlias = tuple[Any, ...]
 def after_cleanse(properties: StreamProperties) -> StreamProperties:
     """What holds of the output, for each replica, if this holds of the input.
 
-    R1 whatever the input; with unique identities also R2.  Starts that are unique in every
-    prefix are so in the output, but no property says that of an unordered stream: only a
-    strictly increasing input gives R0.
+    R1 whatever the input, since the values of a whole group decide about its order; R2 too if
+    identities are unique, R0 if starts are.
 
     >>> from anabranch.model.properties import cheapest
     >>> cheapest(after_cleanse(StreamProperties()))
     MergeCase.R1
     """
-    return replace(properties, insert_only=True, ordered=True, ties_in_same_order=True)
+    return inference.after_cleanse(properties, ties_by_value=True)
 
 
 class Cleanse:

@@ -32,6 +32,7 @@ from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 
 from anabranch.errors import UsageError
+from anabranch.model import inference
 from anabranch.model.element import Adjust, Element, Event, Identity, Insert, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.history import History, Violation
@@ -47,8 +48,7 @@ def after_normalise(
     """What holds of the output, for each replica, if this holds of the input.
 
     `max_multiplicity` is a promise about every prefix: no more events of one payload are alive
-    at one time, provisional ends included.  Fragments are joined by adjusts, so the output is
-    never insert-only.
+    at one time, provisional ends included.
 
     >>> after_normalise(StreamProperties(ordered=True)).keyed
     False
@@ -61,12 +61,7 @@ def after_normalise(
             "if nothing is known; leave it out, or give the greatest number of equal payloads"
         )
         raise UsageError(message)
-    return StreamProperties(
-        # Without adjusts, runs start only where the newest event does.
-        ordered=properties.insert_only and properties.ordered,
-        # No more runs of a payload start at one time than events of it do.
-        keyed=properties.keyed or max_multiplicity == 1,
-    )
+    return inference.after_normalise(properties, never_alive_twice=max_multiplicity == 1)
 
 
 class Normalise:
