@@ -22,7 +22,7 @@ from anabranch.batch.history import replay
 from anabranch.batch.intern import Interner
 from anabranch.batch.schema import TimeType
 from anabranch.errors import FileError
-from anabranch.model.properties import PROPERTIES, StreamProperties, shared
+from anabranch.model.properties import PROPERTIES, StreamProperties
 from anabranch.sources.files import Folder, Layout
 from anabranch.sources.gather import Gathered, Progress, Refusals, gather
 from anabranch.sources.notes import NOTE
@@ -49,10 +49,14 @@ class Observed:
     breaks: tuple[Break, ...]
 
     @property
-    def properties(self) -> StreamProperties:
-        """What held so far."""
+    def holds(self) -> dict[str, bool]:
+        """What held so far, by property.
+
+        Not `StreamProperties`: of one replica alone, starts that increase imply ties in the
+        same order, but another replica may have another event at one of them.
+        """
         broken = {one.property for one in self.breaks}
-        return StreamProperties(**{name: name not in broken for name in PROPERTIES})
+        return {name: name not in broken for name in PROPERTIES}
 
     def broken(self, declared: StreamProperties) -> tuple[Break, ...]:
         """Those of the breaks that were declared not to be."""
@@ -60,7 +64,7 @@ class Observed:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON has."""
-        return {**asdict(self), "properties": self.properties.to_dict()}
+        return {**asdict(self), "properties": self.holds}
 
 
 def require_inbox(folder: Folder) -> None:
@@ -111,8 +115,9 @@ def observe_inbox(
 
 
 def held_so_far(observed: Mapping[str, Observed]) -> StreamProperties:
-    """What held in every replica."""
-    return shared(one.properties for one in observed.values())
+    """What held in every replica; nothing, if there are none."""
+    held = {name: all(one.holds[name] for one in observed.values()) for name in PROPERTIES}
+    return StreamProperties(**held) if observed else StreamProperties()
 
 
 class _Stream:
