@@ -1,6 +1,8 @@
 """Which case is chosen, what is said of it, and that wrong declarations are found as told."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -244,3 +246,14 @@ def test_every_declaration_that_a_case_needs_has_its_line():
         told = [one.declared for one in detections(case)]
         gap = [NO_GAPS] if case is not MergeCase.R4 else []
         assert told == [*REQUIRED[case], *gap]
+
+
+def test_the_guide_says_of_wrong_declarations_what_the_table_says():
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "cases.md").read_text()
+    for told in WRONG:
+        reasons = " ".join(f"`{reason.name}`" for reason in told.reasons) or "none"
+        declared = told.declared if told.declared == NO_GAPS else f"`{told.declared}`"
+        cells = (told.case.name, declared, told.seen, reasons, told.missed or "-")
+        assert f"| {' | '.join(cells)} |" in page
+    for case, remembers in REMEMBERS.items():
+        assert re.search(rf"^\| {case.name} \| .* \| {remembers} \|$", page, re.MULTILINE)
