@@ -120,8 +120,10 @@ class Kernel:
         self.state = OrderedState.empty(self.case, SCHEMA)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
+        # Not by an empty arrival: a step shows at once what the reference shows at a push.
         self.numbers[name] = (units(guarantee), attachment)
-        self.step([(name, [])])
+        self.state.attach(name, guarantee=units(guarantee), attachment=attachment)
+        self.state.check()
 
     def detach(self, name: str) -> None:
         self.numbers.pop(name, None)

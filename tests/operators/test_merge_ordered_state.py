@@ -161,8 +161,12 @@ def test_a_seq_that_was_consumed_is_a_redelivery(case):
 
 
 def test_a_step_of_nothing(case):
-    result = step(OrderedState.empty(case, SCHEMA), [])
+    state = OrderedState.empty(case, SCHEMA)
+    result = step(state, [])
     assert (len(result.output), result.buckets, result.stable) == (0, (), None)
+    result = step(state, [Arrival("1", batch_of([]), 5)])
+    assert (len(result.output), [len(b) for b in result.buckets]) == (0, [0])
+    assert [(r.name, r.joined, r.guarantee) for r in state.replicas] == [("1", False, 5)]
 
 
 def test_payloads_without_columns(case):
@@ -212,7 +216,7 @@ def test_events_that_were_never_emitted_are_let_go():
     kernel = Kernel(MergeCase.R1)
     kernel.take("1", parse("insert a 1..2; insert b 1..2; stable 3"))
     kernel.take("2", [Insert(f"x{i}", 1, 9) for i in range(100)])
-    assert len(kernel.state.group) == 2
+    assert repr(kernel.state.group).startswith("Bag(2 events, ")
     kernel.take("3", parse("insert b 1..2; insert x1 1..9"))
     assert [reason.name for reason in kernel.reasons[-2:]] == ["KNOWN", "LATE"]
 
