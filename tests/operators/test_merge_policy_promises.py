@@ -316,3 +316,23 @@ def test_shrink_only_lengthens_where_an_input_does():
         Policy(shrink_only=True), "0: insert a 1..4; stable 2; adjust a 1..4->9; stable 5"
     )
     assert run.output == parse("insert a 1..4; stable 2; adjust a 1..4->9; stable 5")
+
+
+def test_what_cannot_be_removed_again_is_not_shown_too_short():
+    run = feed(
+        Policy(adjusts=Follow("r1"), inserts=HalfFrozen(), stable_lag=1, shrink_only=True),
+        "0: insert a 0..9",
+        "1: insert a 0..1",
+        "0: stable 1",
+        "1: adjust a 0..1->0; insert a 0..9; stable forever",
+    )
+    assert run.output == parse("stable 0; insert a 0..9; stable forever")
+
+
+def test_an_element_that_comes_again_is_absorbed():
+    run = Run.of(Policy(inserts=Quorum(1)), 2)
+    assert run.merge.push("r0", Insert("a", 1, 2), seq=1).reason is Reason.HELD
+    assert run.merge.push("r0", Insert("a", 1, 2), seq=1).reason is Reason.REDELIVERY
+    assert run.merge.push("r1", Insert("a", 1, 2), seq=1).reason is Reason.FIRST
+    assert (run.merge.account.saved, run.merge.account.chattiness(Insert)) == (2, 1 / 3)
+    assert run.merge.account.chattiness(Adjust) == 0

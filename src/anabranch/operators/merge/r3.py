@@ -202,16 +202,16 @@ class MergeR3:
         return self._note(e, source, node)
 
     def _note(self, e: Adjust, source: Replica, node: Node) -> Reason:
-        before, had_held = node.output_end, bool(node.held)
         node.ends[source.key] = e.end
         if e.is_removal:
             self._output.release(node, source.key, Reason.SUPERSEDED)
+        before, held = node.output_end, bool(node.held)
         self._look(Identity(e.start, e.payload), source, e)
         if before is not None:
             return Reason.NOTED if node.output_end == before else Reason.CORRECTED
-        if node.output_end is not None and not had_held:
-            return Reason.FIRST
-        return Reason.SUPERSEDED if e.is_removal else Reason.NOTED
+        if e.is_removal:
+            return Reason.SUPERSEDED
+        return Reason.NOTED if node.output_end is None or held else Reason.FIRST
 
     def _too_late(self, identity: Identity) -> Reason:
         return Reason.SETTLED if identity in self.settled else Reason.LATE

@@ -143,8 +143,11 @@ def bringer(
     one = _first_allowed(policy, view, start, having, speaker)
     if one is None:
         return None
-    giver = view.followed if view.followed in having else one
-    assert giver is not None
+    # An event that cannot be removed again must not be shown too short for shrink_only: only
+    # the one in which it is half frozen knows that its end will not be longer.
+    lasting = policy.shrink_only and isinstance(policy.inserts, HalfFrozen)
+    followed = None if lasting else view.followed
+    giver = one if followed is None or followed not in having else followed
     return Bringer(one, node.ends[giver])
 
 
