@@ -27,6 +27,7 @@ from anabranch.batch.schema import END
 from anabranch.batch.store import grown
 from anabranch.operators.merge.contract import Reason
 from anabranch.operators.merge.ordered_candidates import Candidates
+from anabranch.operators.merge.ordered_payloads import Payloads
 from anabranch.operators.merge.ordered_scan import FINAL
 
 Counters = NDArray[np.int32]
@@ -110,8 +111,8 @@ class Bag:
         """Forget what this replica said, not what was emitted (erratum L7)."""
         self._said = np.delete(self._said, replica, axis=1)
 
-    def settle(self, some: Candidates, payload: pa.Table) -> Codes:
-        """The reason of each; `payload` has the payloads of the step."""
+    def settle(self, some: Candidates, payloads: Payloads) -> Codes:
+        """The reason of each; `payloads` are those of the step."""
         reasons = np.full(len(some), _FIRST, np.int8)
         if not len(some):
             return reasons
@@ -123,7 +124,7 @@ class Bag:
         asked = (sizes[run] > 1) | (run == 0) | (run == run[-1])
         some, run = some.pick(asked), run[asked]
         self._make_room(max(known + int(sizes[0]), int(sizes.max())))
-        ids = self._names.intern(some.start, self._read(some, payload))
+        ids = self._names.intern(some.start, self._read(some, payloads))
         self.probes += len(ids)
         self.compares += len(ids) - (len(self._names) - known)
         told = np.empty(len(ids), np.int8)
@@ -138,7 +139,7 @@ class Bag:
             told,
         )
         reasons[asked] = told
-        self._keep_last(some, run, payload, base)
+        self._keep_last(some, run, payloads, base)
         return reasons
 
     def check(self) -> None:
@@ -161,20 +162,20 @@ class Bag:
             [*payload.columns, to_arrow(end, pa.int64())], schema=self._schema
         )
 
-    def _read(self, some: Candidates, payload: pa.Table) -> pa.Table:
-        return self._keys(take(payload, some.place), some.end)
+    def _read(self, some: Candidates, payloads: Payloads) -> pa.Table:
+        return self._keys(payloads.take(some.place), some.end)
 
     def _make_room(self, events: int) -> None:
         self._end = grown(self._end, events)
         self._emitted = grown(self._emitted, events)
         self._said = grown(self._said, events)
 
-    def _keep_last(self, some: Candidates, run: Ints, payload: pa.Table, base: int) -> None:
+    def _keep_last(self, some: Candidates, run: Ints, payloads: Payloads, base: int) -> None:
         """Of the names, only those of the last start; of those, not too many idle ones."""
         if base:
             last = some.pick(run == run[-1])
             self._names = self._nothing()
-            self._names.intern(last.start, self._read(last, payload))
+            self._names.intern(last.start, self._read(last, payloads))
         if len(self) > 2 * self._shown + _SPARE:
             emitted = np.flatnonzero(self.emitted)
             columns = self._end[emitted], self._emitted[emitted], self._said[emitted]

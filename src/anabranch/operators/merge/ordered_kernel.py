@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
-from anabranch.batch.buffers import take, to_arrow
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
@@ -36,6 +35,7 @@ from anabranch.operators.merge.contract import (
 )
 from anabranch.operators.merge.ordered_candidates import Candidates
 from anabranch.operators.merge.ordered_held import Held
+from anabranch.operators.merge.ordered_payloads import Payloads
 from anabranch.operators.merge.ordered_scan import (
     CLOCK_SIZE,
     CURRENT,
@@ -64,7 +64,7 @@ class _Work:
     rows: Rows
     held: int
     place: Ints
-    payload: pa.Table
+    payloads: Payloads
     reasons: Codes
     what: Codes
     row: Ints
@@ -94,7 +94,7 @@ def step(
     reasons = tuple(np.split(found, np.cumsum(sizes)[:-1])) if arrivals else ()
     return StepResult(
         output,
-        buckets=tuple(BUCKET_OF[codes] for codes in reasons),
+        buckets=tuple(BUCKET_OF.take(codes) for codes in reasons),
         reasons=reasons,
         stable=state.frontier if moves else None,
         added_adjusts=0,
@@ -106,7 +106,7 @@ def step(
 
 def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     """All that times decide; frontier and current start of the state move."""
-    rows, place, payload = _lay_out(state, arrivals)
+    rows, place, payloads = _lay_out(state, arrivals)
     held, count, members = len(state.held), len(place), state.members
     control = Control(
         members.guarantee,
@@ -129,10 +129,10 @@ def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     state.frontier, state.current = int(clock[FRONTIER]), int(clock[CURRENT])
     state.visits += int(clock[VISITS])
     sequence = found.what[: clock[LENGTH]], found.row[: clock[LENGTH]]
-    return _Work(rows, held, place, payload, found.reasons, *sequence, int(clock[LEADER]))
+    return _Work(rows, held, place, payloads, found.reasons, *sequence, int(clock[LEADER]))
 
 
-def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, Ints, pa.Table]:
+def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, Ints, Payloads]:
     """What was held, then the elements of all arrivals, one after the other."""
     held = state.held
     batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
@@ -140,13 +140,10 @@ def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, In
     replica = np.repeat(np.array(names, np.int64), [len(batch) for batch in batches])
     batch = concat(batches) if batches else held.batch(state.schema, np.arange(0))
     seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
-    times, place = (batch.start, batch.end), np.arange(len(batch))
+    payloads = Payloads([held.payload, *(batch.payload for batch in batches)])
+    place = held.payload.num_rows + np.arange(len(batch))
     if not len(held):
-        return _freeze(batch.kind, *times, seq, replica), place, batch.payload
-    payload = batch.payload
-    if payload.num_columns:
-        place += held.payload.num_rows
-        payload = pa.concat_tables([held.payload, payload])
+        return _freeze(batch.kind, batch.start, batch.end, seq, replica), place, payloads
     rows = _freeze(
         np.append(np.full(len(held), INSERT, np.int8), batch.kind),
         np.append(held.start, batch.start),
@@ -154,7 +151,7 @@ def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, In
         np.append(np.zeros(len(held), np.int64), seq) if len(seq) else seq,
         np.append(held.replica, replica),
     )
-    return rows, np.append(held.place, place), payload
+    return rows, np.append(held.place, place), payloads
 
 
 def _freeze(kind: Codes, start: Ints, end: Ints, seq: Ints, replica: Ints) -> Rows:
@@ -167,31 +164,34 @@ def _settle(state: OrderedState, work: _Work) -> None:
     row = work.row[inserts]
     columns = work.rows.start[row], work.rows.end[row], work.rows.replica[row]
     some = Candidates(work.what[inserts], *columns, work.place[row])
-    reasons = state.group.settle(some, work.payload)
+    reasons = state.group.settle(some, work.payloads)
     work.reasons[row] = reasons
     state.conflicts += int(np.count_nonzero(reasons == Reason.OTHER_EVENT.code))
 
 
 def _show(state: OrderedState, work: _Work, granularity: Granularity) -> Batch:
     """The inserts that are new on the output, and all stables or the last one."""
-    is_stable = work.what == MOVES
-    shown = np.flatnonzero(~is_stable)
-    shown = shown[work.reasons[work.row[shown]] == Reason.FIRST.code]
-    moves = np.flatnonzero(is_stable)
-    if granularity == "element":
-        shown = np.sort(np.append(shown, moves))
-    else:
-        shown = np.append(shown, moves[-1:])
-    is_stable, row = is_stable[shown], work.row[shown]
-    inserts, rows = ~is_stable, row[~is_stable]
-    start, end, place = row.copy(), np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
-    start[inserts], end[inserts] = work.rows.start[rows], work.rows.end[rows]
-    place[inserts] = work.place[rows]
-    kind = np.where(is_stable, STABLE, INSERT).astype(np.int8)
-    payload = work.payload
-    if payload.num_columns:
-        payload = payload.take(to_arrow(place, pa.int64(), mask=inserts))
-    return Batch(state.schema, kind, start, end, np.zeros(len(row), np.int64), payload)
+    is_move = work.what == MOVES
+    row, time = work.row[~is_move], work.row[is_move]
+    is_new = work.reasons[row] == Reason.FIRST.code
+    row = row[is_new]
+    if granularity == "batch":
+        time = time[-1:]
+    payload = work.payloads.take(work.place[row], nulls=len(time))
+    count, nothing = len(row) + len(time), np.zeros(len(time), np.int64)
+    batch = Batch(
+        state.schema,
+        np.append(np.full(len(row), INSERT, np.int8), np.full(len(time), STABLE, np.int8)),
+        np.append(work.rows.start[row], time),
+        np.append(work.rows.end[row], nothing),
+        np.zeros(count, np.int64),
+        payload,
+    )
+    if granularity == "batch" or not len(time):
+        return batch
+    # The inserts are there in order, then the stables in theirs: put each where it was.
+    at = np.append(np.flatnonzero(~is_move)[is_new], np.flatnonzero(is_move))
+    return batch.take(np.argsort(at))
 
 
 def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
@@ -210,7 +210,9 @@ def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
             held.place[waits[waits < count]], payload.num_rows + np.arange(len(new))
         )
         if len(new) and payload.num_columns:
-            payload = pa.concat_tables([payload, take(work.payload, work.place[new])])
+            # A copy: a slice would keep the whole batch that it is cut from.
+            fresh = work.payloads.take(work.place[new]).combine_chunks()
+            payload = pa.concat_tables([payload, fresh])
         columns = work.rows.replica[waits], work.rows.start[waits], work.rows.end[waits]
         state.held = Held(*columns, place, payload).compact()
     return tuple(resolved)

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import Codes, Ints, Mask
-from anabranch.batch.buffers import take
 from anabranch.batch.equality import equal_rows
 from anabranch.operators.merge.contract import Reason
 from anabranch.operators.merge.ordered_candidates import Candidates
+from anabranch.operators.merge.ordered_payloads import Payloads
 
 
 @dataclass(eq=False)
@@ -40,26 +40,26 @@ class Latest:
     def detach(self, replica: int) -> None:
         """Nothing is remembered per replica."""
 
-    def settle(self, some: Candidates, payload: pa.Table) -> Codes:
-        """The reason of each; `payload` has the payloads of the step."""
+    def settle(self, some: Candidates, payloads: Payloads) -> Codes:
+        """The reason of each; `payloads` are those of the step."""
         reasons = np.full(len(some), Reason.FIRST.code, np.int8)
-        numbers = np.arange(len(some))
-        opener = np.maximum.accumulate(np.where(some.opens, numbers, -1))
-        here, before = (~some.opens & (opener >= 0)), opener < 0
-        openers = opener[here]
-        same = some.end[here] == some.end[openers]
-        same &= _equal(
-            payload, some.place[here], take(payload, some.place[openers]), numbers[: len(same)]
-        )
-        reasons[here] = np.where(same, Reason.KNOWN.code, Reason.OTHER_EVENT.code)
-        first = np.zeros(int(before.sum()), np.int64)
-        same = some.end[before] == self.end[first]
-        same &= _equal(payload, some.place[before], self.payload, first)
-        reasons[before] = np.where(same, Reason.KNOWN.code, Reason.OTHER_EVENT.code)
-        self.compares += len(openers) + len(first)
-        if len(some) and opener[-1] >= 0:
-            self.payload = take(payload, some.place[opener[-1:]])
-            self.end = some.end[opener[-1:]]
+        openers, others = np.flatnonzero(some.opens), np.flatnonzero(~some.opens)
+        # The last that opened a start before each; -1 is the event of the step before.
+        opener = np.searchsorted(openers, others) - 1
+        before, here = others[opener < 0], others[opener >= 0]
+        first = np.zeros(len(before), np.int64)
+        same = self._same(some, payloads, before, self.payload, self.end[first], first)
+        reasons[before[same]] = Reason.KNOWN.code
+        reasons[before[~same]] = Reason.OTHER_EVENT.code
+        partner = openers[opener[opener >= 0]]
+        theirs = payloads.take(some.place[partner])
+        numbers = np.arange(len(here))
+        same = self._same(some, payloads, here, theirs, some.end[partner], numbers)
+        reasons[here[same]] = Reason.KNOWN.code
+        reasons[here[~same]] = Reason.OTHER_EVENT.code
+        if len(openers):
+            self.payload = payloads.take(some.place[openers[-1:]]).combine_chunks()
+            self.end = some.end[openers[-1:]]
         return reasons
 
     def check(self) -> None:
@@ -68,8 +68,19 @@ class Latest:
         if self.payload.num_columns:
             assert self.payload.num_rows == len(self.end), repr(self)
 
-
-def _equal(payload: pa.Table, places: Ints, other: pa.Table, rows: Ints) -> Mask:
-    if not len(rows):
-        return np.ones(0, np.bool_)
-    return equal_rows(take(payload, places), np.arange(len(rows)), other, rows)
+    def _same(
+        self,
+        some: Candidates,
+        payloads: Payloads,
+        ours: Ints,
+        theirs: pa.Table,
+        end: Ints,
+        rows: Ints,
+    ) -> Mask:
+        """Which of our inserts are the events with these ends, in these rows of a table."""
+        self.compares += len(ours)
+        if not len(ours):
+            return np.ones(0, np.bool_)
+        payload = payloads.take(some.place[ours])
+        same: Mask = some.end[ours] == end
+        return same & equal_rows(payload, np.arange(len(ours)), theirs, rows)
