@@ -4,12 +4,14 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, quarrels, runs
 
-from anabranch.batch.codec import to_elements
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
@@ -145,3 +147,11 @@ def test_final_events_leave_every_index():
     assert all(len(index.interner) < 2_000 for index in held)
     kernel.step([])
     assert kernel.state.live < 300
+
+
+def test_without_payload_columns_a_start_is_an_identity():
+    schema = ElementSchema(TimeType.BIGINT, pa.schema({}))
+    state = SeparateState.empty(schema)
+    elements = [Insert((), 1, 3), Insert((), 2, 3), Stable(2)]
+    result = step(state, [Arrival("x", from_elements(elements, schema))])
+    assert to_elements(result.output) == elements

@@ -137,6 +137,19 @@ def test_without_payload_columns_all_events_are_of_one_payload():
     assert output == [Insert((), 1, 5), Stable(4)]
 
 
+@pytest.mark.parametrize("base", [0, -(2**62), 1_700_000_000_000_000])
+@pytest.mark.parametrize("width", [10, 2**61])
+def test_times_may_be_anywhere(base, width):
+    fragments = [
+        Insert("a", base + width, base + 2 * width),
+        Insert("a", base, base + width),
+        Insert("b", base, FOREVER),
+    ]
+    state = NormaliseState(SCHEMA)
+    output = to_elements(step(state, batch_of(fragments)).output)
+    assert output == [Insert("a", base, base + 2 * width), Insert("b", base, FOREVER)]
+
+
 def test_an_empty_batch_changes_nothing():
     state = NormaliseState(SCHEMA)
     result = step(state, batch_of([]))

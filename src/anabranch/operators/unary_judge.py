@@ -76,7 +76,13 @@ def _identities(group: Ints, start: Ints) -> tuple[Ints, Ints]:
 def order_by(group: Ints, time: Ints) -> NDArray[np.intp]:
     """The rows by group, then time; rows that agree in both are in any order."""
     real = (time != FOREVER_UNITS) & (time != NEVER_UNITS)
-    low, high = int(time.min(initial=0, where=real)), int(time.max(initial=0, where=real))
+    # Without a real time the two ends of the line, which do not fit.
+    low, high = sorted(
+        (
+            int(time.min(initial=FOREVER_UNITS, where=real)),
+            int(time.max(initial=NEVER_UNITS, where=real)),
+        )
+    )
     # One word where it fits: NumPy sorts it several times as fast as two keys.
     bits = (high + 2 - low + 1).bit_length()
     if bits + int(group.max(initial=0) + 1).bit_length() > _WORD:
