@@ -42,7 +42,8 @@ def test_operations_per_element_are_bounded_whatever_the_size(case, replicas, el
     for group in groups:
         per = run(case, elements=elements, replicas=replicas, group=group, size=32)
         assert per["visits"] == 1
-        assert per["probes"] <= 1
+        # The last start of a step that has several is looked up again, to be remembered alone.
+        assert per["probes"] <= (2 if 1 < group < elements else 1)
         assert per["compares"] <= per["probes"] + (case is MergeCase.R0)
 
 

@@ -124,9 +124,7 @@ class Bag:
         asked = (sizes[run] > 1) | (run == 0) | (run == run[-1])
         some, run = some.pick(asked), run[asked]
         self._make_room(max(known + int(sizes[0]), int(sizes.max())))
-        ids = self._names.intern(some.start, self._read(some, payloads))
-        self.probes += len(ids)
-        self.compares += len(ids) - (len(self._names) - known)
+        ids = self._intern(some, payloads)
         told = np.empty(len(ids), np.int8)
         base, self._shown = count(
             frozen(ids),
@@ -162,8 +160,13 @@ class Bag:
             [*payload.columns, to_arrow(end, pa.int64())], schema=self._schema
         )
 
-    def _read(self, some: Candidates, payloads: Payloads) -> pa.Table:
-        return self._keys(payloads.take(some.place), some.end)
+    def _intern(self, some: Candidates, payloads: Payloads) -> Ints:
+        """The number of each one's event; those of the last start of a step are asked twice."""
+        known = len(self)
+        ids = self._names.intern(some.start, self._keys(payloads.take(some.place), some.end))
+        self.probes += len(ids)
+        self.compares += len(ids) - (len(self) - known)
+        return ids
 
     def _make_room(self, events: int) -> None:
         self._end = grown(self._end, events)
@@ -175,10 +178,11 @@ class Bag:
         if base:
             last = some.pick(run == run[-1])
             self._names = self._nothing()
-            self._names.intern(last.start, self._read(last, payloads))
+            self._intern(last, payloads)
         if len(self) > 2 * self._shown + _SPARE:
             emitted = np.flatnonzero(self.emitted)
             columns = self._end[emitted], self._emitted[emitted], self._said[emitted]
+            self.probes += len(emitted)
             self.restore(int(some.start[-1]), take(self.payload, emitted), *columns)
 
 
