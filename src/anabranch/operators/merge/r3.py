@@ -149,7 +149,7 @@ class MergeR3:
         if reason.bucket is Bucket.VIOLATION:
             if isinstance(self.policy.violations, Raise):
                 source.last_seq = last_seq
-                raise ViolationError(_accuse(replica, element, reason))
+                raise ViolationError(accuse(replica, element, reason))
             if isinstance(self.policy.violations, Detach):
                 self.members.expel(replica)
                 self._forget(self.replicas.pop(replica))
@@ -349,8 +349,9 @@ class MergeR3:
         }
 
 
-def _accuse(replica: str, element: Element, reason: Reason) -> str:
+def accuse(replica: str, element: Element, reason: Reason) -> str:
+    """The message of a violation that stops a merge."""
     return (
-        f"merge: replica '{replica}' sent '{show_element(element)}', which {reason.text}; "
-        "repair the replica, or let the merge go on with violations=ignore or =detach"
+        f"merge: replica '{replica}' sent '{show_element(element)}', which is wrong: "
+        f"{reason.text}; repair the replica, or let the merge go on with violations=ignore or =detach"
     )
