@@ -83,21 +83,27 @@ def read_state(data: bytes, case: MergeCase, schema: ElementSchema) -> OrderedSt
     events, waiting, payload, held_payload = (_read(source, case) for _ in range(4))
     _require_payload(header, held_payload, schema)
     state = OrderedState.empty(case, replace(schema, has_seq=False, has_replica=False))
-    columns = [_column(control, name) for name in _CONTROL]
-    state.members = Members(control.column("name").to_pylist(), *columns)
+    _read_members(state.members, control)
     state.last_start = _column(control, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])
     state.conflicts = int(header["conflicts"])
     if isinstance(state.group, Latest):
         state.group = Latest(payload, _column(events, "end"))
     else:
-        said = np.empty((events.num_rows, len(columns[0])), np.int32)
+        said = np.empty((events.num_rows, len(state.members)), np.int32)
         for i in range(said.shape[1]):
             said[:, i] = _column(events, f"said_{i}")
         ends, emitted = _column(events, "end"), _column(events, "emitted")
         state.group.restore(state.current, payload, ends, emitted, said)
     _read_held(state, waiting, held_payload, json.loads(header["owed"]))
     return state
+
+
+def _read_members(members: Members, control: pa.Table) -> None:
+    for name in control.column("name").to_pylist():
+        members.add(name, attachment=0, guarantee=None)
+    for column in _CONTROL:
+        setattr(members, column, _column(control, column))
 
 
 def _read_held(
