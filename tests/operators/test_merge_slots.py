@@ -88,10 +88,10 @@ def test_a_table_grows_and_shrinks():
     table = Table(base=0)
     names = [(k, 0, k * 7919) for k in range(200)]
     table.known = dict(zip(names, table.search(names, may_add=True)[0], strict=True))
-    large = table.slots.bytes
+    large = table.slots.nbytes
     table.remove(names[:198])
     table.slots.make_room(0, table.names)
-    assert table.slots.bytes < large
+    assert table.slots.nbytes < large
     table.slots.check(table.names)
     assert table.search(names[198:], may_add=False)[0] == [198, 199]
     assert repr(table.slots) == "Slots(2 ids in 64 slots)"
@@ -118,7 +118,7 @@ def test_due_agrees_with_a_sorted_list(steps):
         due.check()
         assert len(due) == len(known)
     assert due.operations == operations
-    assert due.bytes >= 0
+    assert due.nbytes >= 0
 
 
 def test_due_gives_more_than_one_piece_and_is_rebuilt_without_doubles():

@@ -43,7 +43,7 @@ class Due:
         return f"Due({self._count} entries)"
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """What the arrays take."""
         return self._times.nbytes + self._ids.nbytes
 

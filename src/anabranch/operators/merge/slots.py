@@ -62,7 +62,7 @@ class Slots:
         return f"Slots({self._count} ids in {len(self._words)} slots)"
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """What the table takes."""
         return self._words.nbytes
 
@@ -101,6 +101,12 @@ class Slots:
         self._count += count
         asked.ids = asked.ids[count:]
         return added[:count], found[: int(counts[1])]
+
+    def put(self, ids: Ints, names: Ints, *, base: int = 0) -> None:
+        """Add these ids, none of which is there; their names are."""
+        self.make_room(len(ids), names, base=base)
+        put_all(frozen_rows(ids), frozen(names), base, self._words)
+        self._count += len(ids)
 
     def remove(self, ids: Ints, names: Ints, *, base: int = 0) -> None:
         """Take out these ids, which are there; their names must still be."""
@@ -175,6 +181,18 @@ def move(old: Any, words: Any, names: Any, base: Any) -> None:
             while words[slot] != _FREE:
                 slot = (slot + _ONE) & mask
             words[slot] = old[k]
+
+
+@kernel
+def put_all(ids: Any, names: Any, base: Any, words: Any) -> None:
+    """Put each id into the first free slot from its place on."""
+    mask = U64(words.size - 1)
+    for k in range(ids.size):
+        row = ids[k] - base
+        slot = place(names[row, START], names[row, LOW]) & mask
+        while words[slot] != _FREE:
+            slot = (slot + _ONE) & mask
+        words[slot] = tagged(names[row, HIGH], ids[k])
 
 
 @kernel
