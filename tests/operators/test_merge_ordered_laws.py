@@ -257,3 +257,20 @@ def test_lanes_together_have_the_same_history(data):
             stables.add(result.stable)
         assert len(stables) == 1
     assert History.of(output) == History.of(streams[0])
+
+
+@given(st.data(), st.sampled_from(["element", "batch"]))
+def test_merges_of_merges_have_the_same_history(data, granularity):
+    """LMerge II-1: the output of a merge keeps the promises that a replica of its case must."""
+    case = data.draw(cases)
+    streams = data.draw(replicas(case=case, min_inputs=2, max_inputs=4))
+    arrived = data.draw(interleavings(streams))
+    below = [Kernel(case, granularity), Kernel(case, granularity)]
+    above = Kernel(case, granularity)
+    for some in steps(data, arrived):
+        for number, merge in enumerate(below):
+            mine = [one for one in some if one[0] % 2 == number]
+            above.step([(f"m{number}", to_elements(merge.step(runs(mine)).output))])
+        assert replay(above.output).violations == ()
+    assert History.of(above.output) == History.of(streams[0])
+    assert Bucket.VIOLATION not in {reason.bucket for reason in above.reasons}
