@@ -244,6 +244,17 @@ def test_always_brings_a_removed_event_back_with_the_next_word():
     run.judge_accounts()
 
 
+def test_always_a_removed_event_does_not_come_back_unasked():
+    run = feed(
+        Policy(adjusts=Always(), inserts=Quorum(0.3)),
+        *(f"{number}: insert a 1..3" for number in range(3)),
+        "0: adjust a 1..3->1",
+    )
+    # The vote has changed, but nobody has spoken of the event.
+    run.note(run.merge.detach("r2"))
+    assert run.output == parse("insert a 1..3; adjust a 1..3->1")
+
+
 def test_always_a_removed_event_comes_back_when_the_decider_has_it():
     run = feed(
         Policy(adjusts=Always()),

@@ -353,5 +353,6 @@ def accuse(replica: str, element: Element, reason: Reason) -> str:
     """The message of a violation that stops a merge."""
     return (
         f"merge: replica '{replica}' sent '{show_element(element)}', which is wrong: "
-        f"{reason.text}; repair the replica, or let the merge go on with violations=ignore or =detach"
+        f"{reason.text}; repair the replica, or let the merge go on with violations=ignore "
+        "or violations=detach"
     )
