@@ -9,8 +9,8 @@ values (nulls last, NaN before them), and then by their 128-bit hash, which deci
 that Arrow cannot order (lists, half floats).  It is a function of the values, so all replicas
 have the same, unless someone makes two lists of one hash.
 
-Cost: a sort of the batch and of what it touches, one look at the times of everything that waits
-for each step whose stable moves the frontier, and a sort of what is released.
+Cost: a sort of the batch and of what it touches; and, for each step after which something else
+blocks than before, one look at the times of all that waits, and a sort of what is released.
 
 Papers: LMerge VI-D, erratum L13; see `anabranch.operators.cleanse`, which is the reference.
 """
@@ -23,7 +23,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch, Ints
+from anabranch.batch.batch import (
+    ADJUST,
+    FOREVER_UNITS,
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Ints,
+)
 from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.hashing import hash_payload
 from anabranch.batch.schema import ElementSchema
@@ -43,6 +51,8 @@ class CleanseState:
         self.schema = replace(schema, has_seq=False, has_replica=False)
         self.frontier = int(NEVER_UNITS)
         self.released = int(NEVER_UNITS)
+        # The greatest end of what starts at `released`: until then nothing can be released.
+        self.blocked_until = int(NEVER_UNITS)
         self.live = LiveEvents(self.schema.payload, by_start=True, width=2)
 
     def __repr__(self) -> str:
@@ -84,9 +94,11 @@ def step(state: CleanseState, batch: Batch) -> UnaryResult:
     groups[data] = found
     judged = judge((group, rows[:, _START], rows[:, _END]), groups, batch, state.frontier)
     state.live.write(touched, judged.group, np.stack([judged.start, judged.end], axis=1))
-    moved = judged.frontier > state.frontier
+    if (batch.start[batch.kind == ADJUST] == state.released).any():
+        state.blocked_until = int(NEVER_UNITS)
+    moved = judged.frontier > max(state.frontier, state.blocked_until)
     state.frontier = judged.frontier
-    output = _release(state, moved=moved)
+    output = _release(state, moved=moved or state.frontier == FOREVER_UNITS)
     if state.live.is_wasteful:
         state.live.keep(*state.live.all())
     return UnaryResult(output, judged.positions, judged.reasons)
@@ -96,6 +108,9 @@ def _release(state: CleanseState, *, moved: bool) -> Batch:
     """The inserts, in order, and the stable; nothing, if the frontier did not move."""
     group, rows = state.live.all() if moved else (np.empty(0, np.int64), np.empty((0, 2), int))
     bound = _releasable(rows, state.frontier) if moved else state.released
+    if moved:
+        at_bound = rows[:, _START] == bound
+        state.blocked_until = int(rows[:, _END].max(initial=NEVER_UNITS, where=at_bound))
     ready = np.flatnonzero(rows[:, _START] < bound)
     if bound == FOREVER_UNITS:
         ready = np.arange(len(rows))
