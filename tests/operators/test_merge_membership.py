@@ -199,6 +199,17 @@ def test_a_smaller_quorum_after_a_detach_shows_what_was_held():
     assert [one.reason for one in change.resolved] == [Reason.FIRST]
 
 
+def test_erratum_l9_a_replica_is_joined_exactly_when_the_output_reaches_its_guarantee():
+    run = Run.of(Policy(), 1)
+    run.note(run.merge.attach("late", guarantee=5))
+    feed(run, "late: stable 9", "r0: insert a 1..4; stable 4")
+    assert (run.merge.is_joined("late"), run.merge.frontier) == (False, 4)
+    feed(run, "r0: stable 5")
+    # What late need not know was decided by r0, before late led.
+    assert (run.merge.is_joined("late"), run.merge.frontier) == (True, 9)
+    assert History.of(run.output) == History.from_events(parse_events("a 1..4"))
+
+
 def test_only_joining_replicas_left_is_an_alarm():
     run = Run.of(Policy(violations=Ignore()), 1)
     run.note(run.merge.attach("late", guarantee=8))
