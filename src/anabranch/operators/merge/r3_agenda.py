@@ -35,6 +35,7 @@ from anabranch.operators.merge.r3_nodes import (
     HALF_FROZEN,
     LIVE,
     OUT,
+    SEEN,
     Nodes,
 )
 from anabranch.operators.merge.slots import START
@@ -101,6 +102,8 @@ class Agenda:
         """What `unheard` gave has been dealt with; so has what nobody misses."""
         self._looked[replica] = self._count
         self._looked[self.missing == 0] = self._count
+        if (self._looked == self._count).all():
+            self._looked[:] = self._count = 0
 
     def pend(self, replica: Ints, time: Ints, ids: Ints) -> None:
         """These replicas give these events an earlier end than the output."""
@@ -158,12 +161,8 @@ class Agenda:
 
     def _tidy_passed(self, nodes: Nodes) -> None:
         ids = self._passed[: self._count]
-        flags = nodes.rows[ids, FLAGS] & (LIVE | HALF_FROZEN)
-        keep = flags == LIVE | HALF_FROZEN
-        # A number that was given again is here twice: the last time is the true one.
-        last = np.zeros(len(ids), np.bool_)
-        last[len(ids) - 1 - np.unique(ids[::-1], return_index=True)[1]] = True
-        keep &= last
+        keep = np.zeros(len(ids), np.bool_)
+        keep_last(frozen(ids), nodes.rows, keep)
         before = np.append(0, np.cumsum(keep))
         self._looked = before[self._looked]
         self._passed, self._count = ids[keep], int(before[-1])
@@ -174,6 +173,22 @@ def _tidy(heap: Due, nodes: Nodes, column: int, frontier: int) -> None:
     keep = np.empty(len(ids), np.bool_)
     find_true(frozen(times), frozen(ids), frozen(nodes.rows), column, frontier, keep)
     heap.rebuild(times[keep], ids[keep])
+
+
+@kernel
+def keep_last(ids: Any, rows: Any, keep: Any) -> None:
+    """Which nodes are live and half frozen; of those that are here twice, the last one.
+
+    A number that was given again is here twice: the last time is the true one.
+    """
+    for k in range(ids.size):
+        at = ids.size - 1 - k
+        flags = rows[ids[at], FLAGS]
+        if flags & (LIVE | HALF_FROZEN | SEEN) == LIVE | HALF_FROZEN:
+            keep[at] = True
+            rows[ids[at], FLAGS] = flags | SEEN
+    for k in range(ids.size):
+        rows[ids[k], FLAGS] &= ~SEEN
 
 
 @kernel

@@ -32,19 +32,26 @@ class Output:
         # Of each piece: the kind, and the columns start, end, old_end and payload row.
         self._pieces: list[tuple[int, Ints]] = []
 
-    def add_net(self, nodes: Nodes, ids: Ints) -> None:
-        """What readers do not know yet of these nodes: adjusts, then inserts, each by rank."""
+    def add_adjusts(self, nodes: Nodes, ids: Ints) -> None:
+        """The new ends of those of these nodes that readers know with another one, by rank."""
         rows = nodes.rows[ids]
-        differs = rows[:, SHOWN] != rows[:, OUT]
+        differs = (rows[:, SHOWN] != rows[:, OUT]) & (rows[:, SHOWN] != ABSENT)
         ids, rows = ids[differs], rows[differs]
         _, first = np.unique(rows[:, BORN], return_index=True)
         ids, rows = ids[first], rows[first]
-        known = rows[:, SHOWN] != ABSENT
-        self._add_adjusts(rows[known])
-        new = rows[~known]
-        self._add(INSERT, new[:, START], new[:, OUT], np.zeros(len(new), np.int64), new[:, ROW])
+        end = np.where(rows[:, OUT] == ABSENT, rows[:, START], rows[:, OUT])
+        self._add(ADJUST, rows[:, START], end, rows[:, SHOWN], rows[:, ROW])
+        self.adjusts += len(rows)
         nodes.rows[ids, SHOWN] = rows[:, OUT]
         nodes.rows[ids, FLAGS] = rows[:, FLAGS] & ~CREDITED
+
+    def add_new(self, nodes: Nodes, ids: Ints) -> None:
+        """The events among these nodes that came to the output and are still there."""
+        out = nodes.rows[ids, OUT]
+        ids, out = ids[out != ABSENT], out[out != ABSENT]
+        nothing = np.zeros(len(ids), np.int64)
+        self._add(INSERT, nodes.rows[ids, START], out, nothing, nodes.rows[ids, ROW])
+        nodes.rows[ids, SHOWN] = out
 
     def add_inserts(
         self, nodes: Nodes, elements: Elements, reasons: Codes, begin: int, end: int
@@ -68,11 +75,6 @@ class Output:
         start, end, old_end, payload_row = columns
         payload = _payload(state, payload_row)
         return Batch(state.schema, np.repeat(kinds, sizes), start, end, old_end, payload)
-
-    def _add_adjusts(self, rows: Ints) -> None:
-        end = np.where(rows[:, OUT] == ABSENT, rows[:, START], rows[:, OUT])
-        self._add(ADJUST, rows[:, START], end, rows[:, SHOWN], rows[:, ROW])
-        self.adjusts += len(rows)
 
     def _add(self, kind: int, *columns: Ints) -> None:
         if len(columns[0]):

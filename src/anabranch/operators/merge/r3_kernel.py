@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from anabranch.batch.batch import Batch, Codes, Ints
+from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
 from anabranch.operators.merge.contract import BUCKET_OF, Arrival, StepResult
@@ -143,10 +143,11 @@ def _run_by_batch(state: R3State, work: _Work) -> int:
     brought = publish(nodes, agenda, work.ledger, work.elements.replica, state.next_born)
     state.next_born += len(brought)
     pend(nodes, agenda, work.elements, work.reasons, 0, count)
-    changed = [brought, *_decide(state, work)]
+    changed = _decide(state, work)
     end = StepEnd(work.leaders, state.members.joined(state.frontier))
     corrected = explain(work.elements, work.ledger, end, work.reasons)
-    work.output.add_net(nodes, np.concatenate(changed))
+    work.output.add_adjusts(nodes, np.concatenate([brought[:0], *changed]))
+    work.output.add_new(nodes, brought)
     if work.leaders:
         work.output.add_stable(state.frontier)
     return corrected
@@ -183,7 +184,7 @@ def _decide(state: R3State, work: _Work, *, by_element: bool = False) -> list[In
         work.conflicts += decision.conflicts
         changed.append(decision.changed)
         if by_element:
-            work.output.add_net(state.nodes, decision.changed)
+            work.output.add_adjusts(state.nodes, decision.changed)
             work.output.add_stable(time)
             work.ledger.numbers[FRONTIER] = time
             work.ledger.joined[:] = members.joined(time)
@@ -193,14 +194,15 @@ def _decide(state: R3State, work: _Work, *, by_element: bool = False) -> list[In
 
 def _settle(state: R3State, work: _Work) -> None:
     """Remember the names of what is final, let go what is not needed, tidy up."""
-    nodes = state.nodes
+    nodes, slowest = state.nodes, state.members.slowest
     done = np.concatenate([np.empty(0, np.int64), *work.done])
     rows = nodes.rows[done]
     shown, told = rows[:, OUT] != ABSENT, rows[:, FLAGS] & TOLD != 0
-    final = np.flatnonzero(shown | told)
-    end = np.where(shown, rows[:, OUT], rows[:, START])[final]
-    state.settled.remember(rows[final, : LOW + 1], end, state.mark)
-    state.settled.forget(state.members.slowest, state.mark)
+    end = np.where(shown, rows[:, OUT], rows[:, START])
+    # What every replica has left behind is forgotten before it is remembered.
+    final = np.flatnonzero((shown | told) & (end >= slowest) & (slowest != FOREVER_UNITS))
+    state.settled.forget(slowest, state.mark)
+    state.settled.remember(rows[final, : LOW + 1], end[final], state.mark)
     # An adjust of nothing made an event that nobody speaks of.
     mute = (nodes.rows[work.created, SHOWN] == ABSENT) & (
         nodes.rows[work.created, FLAGS] & DONE == 0

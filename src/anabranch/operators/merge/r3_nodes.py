@@ -51,6 +51,8 @@ TOLD: Final = 16
 """It is done because the deciding replica itself removed it."""
 CREDITED: Final = 32
 """An adjust of this step has the credit for its new end."""
+SEEN: Final = 64
+"""Within one look at a list: it was there before."""
 
 ABSENT: Final = int(NEVER_UNITS)
 """Not on the output; never mentioned by this replica."""
