@@ -18,7 +18,7 @@ its adjusts the `corrected` ones and the `added_adjusts`.
 Papers: LMerge IV and V; the buckets are ours.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -172,6 +172,23 @@ class Resolved:
         return codes
 
 
+GAPS_SHOWN: Final = 20
+"""So many gaps of a step are named; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An identity of the output that a deciding replica never mentioned.
+
+    A hole in that replica, or an event that another replica invents and will take back: the two
+    cannot be told apart when it is decided.
+    """
+
+    replica: str
+    start: int
+    payload: Hashable
+
+
 @dataclass(frozen=True, eq=False)
 class StepResult:
     """The net change of one step, and where each element of each arrival went.
@@ -186,6 +203,10 @@ class StepResult:
     part of `output`.  With the granularity `element` the output has every element that the
     element-by-element form has, in the same order, and so perhaps several stables; `stable` is
     the last.  `counts` are numbers of operations, free of noise, for benchmarks and tests.
+
+    `added_inserts` are inserts of the output that no input insert brought: only `shrink_only`
+    makes some, each after a removal.  `missing` are identities that a deciding replica never
+    mentioned, once each; the first of them are named in `gaps`.
     """
 
     output: Batch
@@ -196,6 +217,9 @@ class StepResult:
     conflicts: int
     resolved: tuple[Resolved, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    added_inserts: int = 0
+    missing: int = 0
+    gaps: tuple[Gap, ...] = ()
 
 
 def count_buckets(buckets: Sequence[Codes]) -> dict[Bucket, int]:

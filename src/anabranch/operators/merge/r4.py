@@ -37,13 +37,26 @@ Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from anabranch.errors import UsageError
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.merge.contract import Outcome, Reason
-from anabranch.operators.merge.r3 import Attachment, Replica
 from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
+
+Attachment: TypeAlias = tuple[str, int]
+"""A replica's name and the number of this attachment of it (erratum L8)."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One attachment, as we know it.  While it joins, `frontier` is its pending stable."""
+
+    key: Attachment
+    guarantee: Time | None
+    frontier: Time = NEVER
+    last_seq: int | None = None
 
 
 @dataclass(slots=True)

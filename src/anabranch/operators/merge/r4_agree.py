@@ -28,7 +28,7 @@ from anabranch.model.time import Time
 
 
 class Change(NamedTuple):
-    """An event of the output gets another end; without `old_end` it is new, without `end` gone."""
+    """Another end for an event of the output; new without `old_end`, gone without `end`."""
 
     old_end: Time | None
     end: Time | None
