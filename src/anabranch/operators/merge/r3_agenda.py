@@ -76,9 +76,11 @@ class Agenda:
         """A replica that has said nothing: it misses all that the output has promised."""
         ids = nodes.living()
         flags = nodes.rows[ids, FLAGS] & (HALF_FROZEN | CONFLICT)
+        self._passed = ids[flags == HALF_FROZEN]
+        self._count = len(self._passed)
+        self._looked = np.append(np.where(self.missing == 0, self._count, 0), 0)
+        self.missing = np.append(self.missing, self._count)
         self.pending.append(Due())
-        self.missing = np.append(self.missing, int((flags == HALF_FROZEN).sum()))
-        self._looked = np.append(self._looked, 0)
 
     def remove_replica(self, replica: int) -> None:
         """Forget the lists of this replica."""
