@@ -347,3 +347,12 @@ def test_an_element_that_comes_again_is_absorbed():
     assert run.merge.push("r1", Insert("a", 1, 2), seq=1).reason is Reason.FIRST
     assert (run.merge.account.saved, run.merge.account.chattiness(Insert)) == (2, 1 / 3)
     assert run.merge.account.chattiness(Adjust) == 0
+
+
+def test_what_another_decider_brought_has_the_end_of_the_followed():
+    run = feed(
+        Policy(adjusts=Follow("r1"), inserts=Quorum(1)),
+        "1: insert a 1..20",
+        "0: insert a 1..30; stable 2",
+    )
+    assert run.output == parse("insert a 1..30; stable 2; adjust a 1..30->20")

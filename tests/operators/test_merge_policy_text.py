@@ -4,7 +4,7 @@ import doctest
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.errors import UsageError
@@ -44,6 +44,7 @@ ANY = st.builds(
 
 
 @given(ANY)
+@example(Policy(adjusts=Follow("\\"), violations=Raise()))
 def test_text_and_plain_values_bring_every_policy_back(policy):
     assert Policy.parse(str(policy)) == policy
     assert Policy.from_dict(policy.to_dict()) == policy

@@ -185,9 +185,9 @@ def _split(text: str) -> list[str]:
     >>> _split('adjusts=follow("a, b)"),stable_lag=2')
     ['adjusts=follow("a, b)")', 'stable_lag=2']
     """
-    items, depth, quoted, before = [""], 0, False, ""
+    items, depth, quoted, escaped = [""], 0, False, False
     for letter in text:
-        if letter == '"' and before != "\\":
+        if letter == '"' and not escaped:
             quoted = not quoted
         elif not quoted:
             depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -195,7 +195,7 @@ def _split(text: str) -> list[str]:
             items.append("")
         else:
             items[-1] += letter
-        before = letter
+        escaped = quoted and letter == "\\" and not escaped
     return items
 
 
