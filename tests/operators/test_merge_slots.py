@@ -84,6 +84,13 @@ def test_a_search_goes_on_behind_a_name_that_did_not_satisfy():
     assert table.slots.probes > 0
 
 
+def test_names_with_one_place_and_one_tag_are_told_apart():
+    table = Table(base=0)
+    names = [(0, 0, 1), (0, 0, 65), (0, 5, 1)]
+    assert table.search(names, may_add=True)[0] == [0, 1, 2]
+    assert table.search(names[::-1], may_add=False)[0] == [2, 1, 0]
+
+
 def test_a_table_grows_and_shrinks():
     table = Table(base=0)
     names = [(k, 0, k * 7919) for k in range(200)]

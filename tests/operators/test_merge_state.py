@@ -16,6 +16,7 @@ from anabranch.model.notation import parse
 from anabranch.operators.merge import r3_codec, r3_index
 from anabranch.operators.merge.contract import REASONS, Arrival
 from anabranch.operators.merge.r3_kernel import step
+from anabranch.operators.merge.r3_nodes import ABSENT
 from anabranch.operators.merge.r3_settled import UNKNOWN, Settled
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.route import EVERY_LANE, route
@@ -202,6 +203,25 @@ def test_settled_tells_names_apart_and_forgets_by_end():
     settled.remember(names_of((5, 7, 0)), np.array([9]), 4)
     settled.check()
     assert settled.rows(3, 4).tolist() == [[5, 7, 0, 9]]
+
+
+def test_a_batch_is_located_in_pieces(monkeypatch):
+    elements = parse("insert a 1..9; insert b 2..9; adjust a 1..9->7; insert c 3..9; stable 4")
+    whole = Kernel().take("1", elements)
+    monkeypatch.setattr(r3_index, "_STRIDE", 2)
+    assert Kernel().take("1", elements) == whole
+
+
+def test_a_state_says_what_it_holds():
+    state = some_state()
+    assert repr(state.nodes) == "Nodes(1 of 2 live, 2 payloads)"
+    events = state.events()
+    assert len(events) == 1
+    assert events.output_end.tolist() == [9]
+    assert events.ends[:, 1:].tolist() == [[9, ABSENT]]
+    assert not events.in_conflict.any()
+    assert state.work.elements == 4
+    assert state.nbytes > 0
 
 
 def test_payloads_are_kept_once_and_let_go():

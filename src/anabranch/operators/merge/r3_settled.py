@@ -85,10 +85,6 @@ class Settled:
         self._emptied = {block: at for block, at in self._emptied.items() if at > since}
         return [block for block, at in self._changed.items() if at > since], [*self._emptied]
 
-    def mark_of(self, block: int) -> int:
-        """When this block last got an entry."""
-        return self._changed[block]
-
     def remember(self, names: Ints, end: Ints, mark: int) -> None:
         """Add these names (START, HIGH, LOW); none ends before what is here."""
         count, order = len(end), np.argsort(end, kind="stable")  # they come nearly sorted

@@ -144,9 +144,6 @@ class Asked:
         self.slot = np.full(len(start), NOBODY, np.int64)
         self.id = np.full(len(start), NOBODY, np.int64)
 
-    def __len__(self) -> int:
-        return len(self.start)
-
 
 @part
 def place(start: Any, low: Any) -> Any:
