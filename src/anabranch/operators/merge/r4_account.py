@@ -40,24 +40,27 @@ def explain(
     reasons: Codes,
 ) -> None:
     """Give the final reasons of data elements, in place; no credit is left open."""
-    facts, _ = nodes
-    noted = np.flatnonzero(reasons == Reason.NOTED.code)
-    facts[elements.node[reasons == _FIRST], CREDIT] = 0
-    inserted = net[net[:, KIND] == INSERT, NODE]
-    np.add.at(facts, (inserted, CREDIT), 1)
-    rows = np.flatnonzero(np.isin(reasons, (_FIRST, _KNOWN, _NOTED)))
-    explain_some(elements, rows, *nodes, frontier, reasons)
-    facts[inserted, CREDIT] = 0
-    corrected = _corrected(elements, net, noted[np.isin(elements.column[noted], deciders)])
-    reasons[corrected] = Reason.CORRECTED.code
+    adjusts = [np.flatnonzero((reasons == _NOTED) & (elements.column == d)) for d in deciders]
+    explain_all(elements, net, *nodes, frontier, reasons)
+    if deciders:
+        corrected = _corrected(elements, net, np.sort(np.concatenate(adjusts)))
+        reasons[corrected] = Reason.CORRECTED.code
 
 
 @kernel
-def explain_some(
-    elements: Any, rows: Any, facts: Any, lists: Any, frontier: Any, reasons: Any
+def explain_all(
+    elements: Any, net: Any, facts: Any, lists: Any, frontier: Any, reasons: Any
 ) -> None:
     """Keep as many credits as there are inserts; see what of the rest is on no output."""
-    for i in rows:
+    for i in range(reasons.size):
+        if reasons[i] == _FIRST:
+            facts[elements.node[i], CREDIT] = 0
+    for k in range(net.shape[0]):
+        if net[k, KIND] == INSERT:
+            facts[net[k, NODE], CREDIT] += 1
+    for i in range(reasons.size):
+        if reasons[i] != _FIRST and reasons[i] != _KNOWN and reasons[i] != _NOTED:
+            continue
         node, start = elements.node[i], elements.start[i]
         shown = total(lists, node, OUTPUT, start)
         if reasons[i] == _FIRST:
@@ -69,6 +72,9 @@ def explain_some(
         has_more = total(lists, node, elements.column[i], start) > shown
         is_missed = has_more and start < frontier and facts[node, STATUS] & TOLD == 0
         reasons[i] = _MISSED if is_missed else _SUPERSEDED
+    for k in range(net.shape[0]):
+        if net[k, KIND] == INSERT:
+            facts[net[k, NODE], CREDIT] = 0
 
 
 def _corrected(elements: Elements, net: Ints, rows: Ints) -> Ints:

@@ -47,7 +47,7 @@ def locate(state: R4State, batch: Batch) -> Located:
     while len(rows):
         added, found = nodes.slots.search(asked, rows, nodes.facts)
         fresh.append(asked.id[added])
-        nodes.facts[fresh[-1], ROW] = nodes.payloads.append(columns, added)
+        nodes.begin(fresh[-1], nodes.payloads.append(columns, added))
         ours = nodes.facts[asked.id[found], ROW]
         # What has the hash of another payload goes on to the next node of that name.
         rows = found[~nodes.payloads.equal(columns, found, ours)]

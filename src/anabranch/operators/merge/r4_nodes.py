@@ -19,7 +19,7 @@ at when that replica decides.  So a stable looks only at what it freezes or corr
 Papers: LMerge IV-E, in3t; FindHalfFrozen without a scan.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ import pyarrow as pa
 from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
 from anabranch.batch.columns import Column
 from anabranch.batch.equality import equal_columns
-from anabranch.batch.kernel import frozen_rows
+from anabranch.batch.kernel import frozen_rows, kernel
 from anabranch.batch.store import Store, grown, write_table
 from anabranch.operators.merge.due import Due
 from anabranch.operators.merge.r4_lists import ABSENT, NO_BLOCK, Lists, free_blocks, no_lists
@@ -116,7 +116,7 @@ class Nodes:
         return ids[np.argsort(self.facts[ids, BORN], kind="stable")]
 
     def reserve(self, count: int) -> Ints:
-        """Ids for new nodes, with all that belongs to a node that was never mentioned."""
+        """Ids for new nodes, and room for them; see `begin` and `give_back`."""
         used = min(count, len(self._free))
         keep = len(self._free) - used
         ids = np.append(self._free[keep:], self._used + np.arange(count - used))
@@ -128,11 +128,12 @@ class Nodes:
             single=grown(self.lists.single, self._used),
             block=grown(self.lists.block, self._used),
         )
-        self.facts[ids, BORN], self.facts[ids, DUE] = NOT_BORN, FOREVER_UNITS
-        self.facts[ids, CREDIT] = self.facts[ids, STATUS] = 0
-        self.lists.single[ids], self.lists.block[ids] = ABSENT, NO_BLOCK
-        self.waits[ids] = False
         return ids
+
+    def begin(self, ids: Ints, payload_rows: Ints) -> None:
+        """Make reserved ids nodes that nobody has inserted yet; their names are there."""
+        rows = (self.facts, self.lists.single, self.lists.block, self.waits)
+        begin_all(frozen_rows(ids), frozen_rows(payload_rows), *rows)
 
     def give_back(self, ids: Ints) -> None:
         """Reserved ids that were not needed, or whose nodes left."""
@@ -151,6 +152,7 @@ class Nodes:
             self.facts[live, ROW] = np.arange(len(live))
         if len(self.due) > 2 * len(self) + _WASTE:
             live = self.ids()
+            live = live[self.facts[live, DUE] < FOREVER_UNITS]
             self.due.rebuild(self.facts[live, DUE], live)
 
     def add_column(self) -> None:
@@ -180,32 +182,31 @@ class Nodes:
             if sum(map(len, self.waiting[column])) > 2 * len(self) + _WASTE:
                 self.waiting[column] = [self._still(column)]
 
-    def due_before(self, time: int, column: int) -> Ints:
-        """What a stable of this column must look at, in the order of first arrival."""
-        waiting = self._still(column)
+    def due_before(self, time: int, column: int, pushed: Ints, *, in_order: bool) -> Ints:
+        """What a stable of this column must look at, each node once.
+
+        `pushed` are nodes with a new DUE that are not on the heap yet; in the order of first
+        arrival, if that matters.
+        """
+        waiting = self._still(column)[:, 0]
         self.waiting[column] = []
-        self.waits[waiting[:, 0], column] = False
-        popped = self.due.pop_before(time)
-        popped = popped[self._is_there(popped)]
-        ids = np.append(waiting[:, 0], popped[self.facts[popped, DUE] < time])
+        self.waits[waiting, column] = False
         if time == FOREVER_UNITS:
-            ids = self.ids()
-        order = np.argsort(self.facts[ids, BORN], kind="stable")
-        ids = ids[order]
-        ids = ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
-        return ids[self._is_there(ids)]
+            waiting, popped = waiting[:0], self.ids()
+        else:
+            is_due = pushed[:, 0] < time
+            self.due.push(pushed[~is_due, 0], pushed[~is_due, 1])
+            popped = np.append(self.due.pop_before(time), pushed[is_due, 1])
+        ids = np.empty(len(waiting) + len(popped), np.int64)
+        count = int(pick_due(waiting, popped, self.facts, time, ids))
+        ids = ids[:count]
+        return ids[np.argsort(self.facts[ids, BORN])] if in_order else ids
 
     def _still(self, column: int) -> Ints:
         """What waits for a column, without nodes that have left."""
         rows = np.concatenate([np.empty((0, 2), np.int64), *self.waiting[column]])
         still: Ints = rows[self.facts[rows[:, 0], BORN] == rows[:, 1]]
         return still
-
-    def _is_there(self, ids: Ints) -> Mask:
-        """Which of these are nodes that an insert made and no stable has ended."""
-        facts = self.facts[ids]
-        there: Mask = (facts[:, BORN] != NOT_BORN) & (facts[:, STATUS] & DEAD == 0)
-        return there
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
@@ -230,3 +231,35 @@ class Nodes:
             marked = ids[self.waits[ids, column]]
             assert sorted(still.tolist()) == sorted(marked.tolist()), f"lost: {self!r}"
         assert (facts[:, START] < FOREVER_UNITS).all(), repr(self)
+
+
+@kernel
+def begin_all(
+    ids: Any, payload_rows: Any, facts: Any, single: Any, block: Any, waits: Any
+) -> None:
+    """What a node is before anybody has inserted it."""
+    for k in range(ids.size):
+        node = ids[k]
+        facts[node, BORN], facts[node, DUE] = NOT_BORN, FOREVER_UNITS
+        facts[node, ROW], facts[node, CREDIT], facts[node, STATUS] = payload_rows[k], 0, 0
+        for column in range(single.shape[1]):
+            single[node, column], block[node, column] = ABSENT, NO_BLOCK
+            waits[node, column] = False
+
+
+@kernel
+def pick_due(waiting: Any, popped: Any, facts: Any, time: Any, ids: Any) -> Any:
+    """The nodes that are still there and due; a visit says when they are due again."""
+    count = 0
+    for node in waiting:
+        if facts[node, STATUS] & DEAD == 0:
+            facts[node, DUE] = FOREVER_UNITS
+            ids[count] = node
+            count += 1
+    for node in popped:
+        is_there = facts[node, BORN] != NOT_BORN and facts[node, STATUS] & DEAD == 0
+        if is_there and (facts[node, DUE] < time or time == FOREVER_UNITS):
+            facts[node, DUE] = FOREVER_UNITS
+            ids[count] = node
+            count += 1
+    return count

@@ -144,8 +144,8 @@ class Pass:
         state, control = self.state, self._work.control
         while (leader := state.members.leader(state.frontier)) is not None:
             time = int(state.members.frontier[leader])
-            self._hand_over()
-            self._visit(Stable(leader + 1, state.frontier, time, state.shrink_only))
+            stable = Stable(leader + 1, state.frontier, time, state.shrink_only)
+            self._visit(stable, in_order=show)
             state.frontier = control[FRONTIER] = time
             self.deciders.append(leader)
             if show:
@@ -155,8 +155,14 @@ class Pass:
                 control[LOGGED] += 1
                 self._work = self._work._replace(log=log)
 
-    def _visit(self, stable: Stable) -> None:
-        nodes = self.state.nodes.due_before(stable.time, stable.column)
+    def _visit(self, stable: Stable, *, in_order: bool) -> None:
+        control = self._work.control
+        pushed = self._work.pushed[: control[PUSHED]].copy()
+        control[PUSHED] = 0
+        self._hand_over()
+        nodes = self.state.nodes.due_before(
+            stable.time, stable.column, pushed, in_order=in_order
+        )
         scratch, at = self._scratch(len(nodes)), 0
         self._work = self._work._replace(
             pushed=grown(self._work.pushed, len(nodes)),

@@ -15,7 +15,7 @@ from anabranch.batch.kernel import frozen_rows, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.r3_members import Members
 from anabranch.operators.merge.r4_lists import OUTPUT, read_ends, with_cells
-from anabranch.operators.merge.r4_nodes import BORN, DUE, ROW, STATUS, Nodes
+from anabranch.operators.merge.r4_nodes import BORN, DUE, STATUS, Nodes
 from anabranch.operators.merge.r4_reconcile import first_end, wants_before
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.slots import LOW, START
@@ -45,14 +45,13 @@ def restore(
     for _ in range(len(state.members)):
         nodes.add_column()
     ids = nodes.reserve(len(names))
+    nodes.begin(ids, nodes.payloads.append(read_table(payload), np.arange(len(ids))))
     nodes.facts[ids, : LOW + 1] = names
     nodes.facts[ids, BORN] = np.arange(len(ids))
     nodes.facts[ids, STATUS] = in_conflict
     nodes.next_born = len(ids)
     nodes.slots.make_room(len(ids), nodes.facts)
     nodes.slots.put(ids, nodes.facts)
-    columns = read_table(payload)
-    nodes.facts[ids, ROW] = nodes.payloads.append(columns, np.arange(len(ids)))
     # A block of n ends has room for at most 2 n, and one cell for itself.
     nodes.lists = with_cells(nodes.lists, 4 * len(ends) + 8)
     read_ends(nodes.lists, frozen_rows(ids), np.ascontiguousarray(ends))
