@@ -2,12 +2,21 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from merge_driver import SCHEMA, batch_of, units
 
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.hashing import hash_payload
+from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.r4_agree import Change, owed
+from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
+from anabranch.operators.merge.r4_kernel import step
+from anabranch.operators.merge.r4_restore import restore
+from anabranch.operators.merge.r4_state import R4State
 
 START = 1
 ENDS = st.lists(st.one_of(st.integers(START + 1, 9), st.just(FOREVER)), max_size=5)
@@ -86,3 +95,46 @@ def test_a_half_frozen_identity_follows_a_consistent_decider(pairs, frontier):
 )
 def test_counts_are_made_equal_while_an_identity_is_free(have, want, changes):
     assert owed(Counter(have), Counter(want), free=True, frontier=0, time=5) == changes
+
+
+def state_of(have, want, other, frontier, shrink_only):
+    """A merge with one identity, as no stream may have left it, and two replicas."""
+    state = R4State.empty(SCHEMA, shrink_only=shrink_only)
+    for name in ("decider", "other"):
+        state.attach(name)
+    state.frontier = frontier
+    payload = from_elements([Insert("a", START, START + 1)], SCHEMA).payload
+    low, high = (half.view(np.int64) for half in hash_payload(payload))
+    rows = [
+        (0, column, units(end), count)
+        for column, bag in enumerate((have, want, other))
+        for end, count in sorted(Counter(bag).items())
+    ]
+    names = np.array([[START, high[0], low[0]]])
+    ends = np.array(rows, np.int64).reshape(-1, 4)
+    restore(state, names, np.zeros(1, np.int64), ends, payload)
+    return state
+
+
+@given(ENDS, ENDS, ENDS, st.integers(0, 9), st.integers(2, 11), st.booleans())
+def test_the_kernel_owes_the_same_for_any_bags(have, want, other, frontier, time, shrink):
+    """Also for bags that no merge comes to: the output may lack events while it is free."""
+    free = frontier <= START
+    assume(time > frontier and (free or any(end >= frontier for end in have)))
+    state = state_of(have, want, other, frontier, shrink)
+    bags, times = (Counter(have), Counter(want)), {"frontier": frontier, "time": time}
+    due = free or is_due(*bags, **times)
+    changes = owed(*bags, free=free, **times, shrink_only=shrink) if due else []
+    arrivals = [Arrival("decider", batch_of([Stable(time)]))]
+    result = step(state, arrivals, granularity="element")
+    assert to_elements(result.output) == [*map(element, changes), Stable(time)]
+    assert result.conflicts == (due and not free and is_denied(*bags, frontier=frontier))
+    if state.live:
+        state.check()
+
+
+def element(change):
+    end = START if change.end is None else change.end
+    if change.old_end is None:
+        return Insert("a", START, end)
+    return Adjust("a", START, change.old_end, end)

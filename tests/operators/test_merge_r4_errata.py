@@ -79,6 +79,26 @@ def test_erratum_l4_an_end_is_never_cut_below_the_frontier(engine):
     assert replay(engine.output).violations == ()
 
 
+def test_erratum_l4_an_end_at_the_frontier_is_as_short_as_it_may_be(engine):
+    feed(engine, "2: insert a 1..3; insert a 1..8", "1: insert a 1..5; insert a 1..8; stable 5")
+    feed(engine, "2: stable 7")
+    assert engine.output[-1:] == parse("stable 7")
+    assert History.of(engine.output) == events("a 1..5; a 1..8")
+    assert engine.conflicts == 1
+
+
+def test_erratum_l9_what_the_first_decider_ends_the_second_does_not_see(engine):
+    engine.attach("1")
+    engine.attach("2", guarantee=10)
+    feed(engine, "1: insert a 1..9; insert a 1..9; stable 3", "2: insert a 1..2; stable 20")
+    feed(engine, "1: stable 12")
+    assert engine.output[-2:] == parse("stable 12; stable 20") or engine.output[-1:] == parse(
+        "stable 20"
+    )
+    assert History.of(engine.output) == events("a 1..9; a 1..9")
+    assert (engine.live, engine.conflicts) == (0, 0)
+
+
 def test_erratum_l4_a_frozen_event_takes_the_place_of_one_that_is_wanted(engine):
     feed(engine, "2: insert a 1..3; insert a 1..9", "1: insert a 1..2; insert a 1..9; stable 5")
     feed(engine, "2: stable 8", "2: stable 12")

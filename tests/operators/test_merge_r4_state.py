@@ -243,6 +243,31 @@ def test_waiting_nodes_are_compacted_and_looked_at_when_their_replica_decides():
     assert kernel.live == 0
 
 
+def test_what_waits_is_made_anew_when_most_of_it_has_left():
+    kernel = KernelR4()
+    kernel.take("1", [*(Insert(f"p{k}", 1, 9) for k in range(1_500)), Stable(5)])
+    kernel.take("2", [Insert(f"p{k}", 1, 3) for k in range(1_500)])
+    assert sum(map(len, kernel.state.nodes.waiting[2])) == 1_500
+    kernel.take("1", [Stable(10), Insert("q", 12, 90), Insert("q", 12, 90), Stable(20)])
+    kernel.take("2", [Insert("q", 12, 15)])
+    assert sum(map(len, kernel.state.nodes.waiting[2])) == 1
+    assert repr(kernel.state.nodes).startswith("Nodes(1 of ")
+    assert repr(kernel.state.settled) == "Settled(1500 names)"
+    kernel.take("2", [Stable(30)])
+    assert kernel.output[-1] == Stable(30)
+    assert kernel.conflicts == 1
+
+
+def test_the_heap_is_made_anew_when_most_of_it_is_stale():
+    kernel = KernelR4()
+    kernel.take("1", [*(Insert(f"p{k}", 1, FAR) for k in range(100)), Stable(5)])
+    for i in range(15):
+        kernel.take("1", [Adjust(f"p{k}", 1, FAR - i, FAR - i - 1) for k in range(100)])
+    assert len(kernel.state.nodes.due) <= 1_300
+    kernel.take("1", [Stable(FAR + 1)])
+    assert kernel.live == 0
+
+
 def test_a_gap_is_named_and_the_others_are_counted():
     kernel = KernelR4()
     kernel.take("1", [Insert(f"p{i}", 1, 5) for i in range(GAPS_SHOWN + 5)])

@@ -80,7 +80,7 @@ def visit_some(nodes: Any, first: Any, stable: Any, work: Any, scratch: Any) -> 
         if not _is_room(work, scratch, have + want):
             return k
         compare(work.lists, node, stable.column, start, scratch)
-        if start >= stable.frontier or _is_due(work.lists, node, start, stable, scratch):
+        if start >= stable.frontier or _is_due(work.lists, node, stable, scratch):
             told = was_told(work.lists, node, stable.column)
             news = _is_news(work.facts, node, have - want, stable, scratch)
             if news and not told and _is_anywhere(work.lists, node, start):
@@ -143,14 +143,14 @@ def compare(lists: Any, node: Any, column: Any, start: Any, scratch: Any) -> Non
 
 
 @part
-def _is_due(lists: Any, node: Any, start: Any, stable: Any, scratch: Any) -> Any:
+def _is_due(lists: Any, node: Any, stable: Any, scratch: Any) -> Any:
     if scratch.counts[LACK] > 0 and scratch.bags[LACK, 0] < stable.time:
         return True
-    for k in range(size(lists, node, OUTPUT, start)):
-        end = end_at(lists, node, OUTPUT, k)
-        if end >= stable.frontier:
-            return end < stable.time
-    return False
+    # What is half frozen has an end that is not frozen, or it would have left.
+    k = np.int64(0)
+    while end_at(lists, node, OUTPUT, k) < stable.frontier:
+        k += 1
+    return end_at(lists, node, OUTPUT, k) < stable.time
 
 
 @part
