@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "config": "Show the settings in force and where they come from.",
     "demo": "Three replicas, one falls silent; merge them live and check the result.",
     "doctor": "Check Java, Spark, memory and disk.",
+    "explain": "Which merge case do the replicas of an inbox permit, and why?",
     "generate": "Write divergent replicas of one random stream, and its true history.",
     "merge": "Merge the replicas of an inbox into one stream, on Spark.",
 }

@@ -18,15 +18,18 @@ its adjusts the `corrected` ones and the `added_adjusts`.
 Papers: LMerge IV and V; the buckets are ours.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from anabranch.batch.batch import Batch, Codes
 from anabranch.model.element import Element
+
+Granularity: TypeAlias = Literal["element", "batch"]
+"""What a step shows: every element that its elements lead to, or only its net change."""
 
 
 class Bucket(IntEnum):
@@ -71,8 +74,28 @@ class Reason(Enum):
     SECOND_INSERT = (
         16,
         Bucket.VIOLATION,
-        "its replica has this event already; R3 needs unique ones",
+        "its replica has this event already; R2 and R3 need unique ones",
     )
+    PASSED = (
+        17,
+        Bucket.LATE,
+        "behind the current start: not remembered whether it was emitted",
+    )
+    OTHER_EVENT = (18, Bucket.LATE, "the output has another event in its place, and keeps it")
+    ABANDONED = (19, Bucket.LATE, "was held back, and its replica left meanwhile")
+    NOT_INSERT_ONLY = (
+        20,
+        Bucket.VIOLATION,
+        "an adjust; R0 to R2 need replicas that only insert",
+    )
+    OUT_OF_ORDER = (21, Bucket.VIOLATION, "starts before an earlier insert of its replica")
+    SAME_START = (
+        22,
+        Bucket.VIOLATION,
+        "starts when an earlier insert of its replica does; R0 needs starts that increase",
+    )
+    HELD = (23, Bucket.PENDING, "held back until its replica is joined, or a policy shows it")
+    EXPELLED = (24, Bucket.VIOLATION, "its replica was detached for an earlier violation")
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code
@@ -87,12 +110,24 @@ BUCKET_OF: Final[Codes] = np.array([reason.bucket for reason in REASONS], dtype=
 """The bucket of each reason code: `BUCKET_OF[reasons]` turns a column of them into buckets."""
 
 
+class Released(NamedTuple):
+    """An element that was pending, and the reason that it has now."""
+
+    replica: str
+    element: Element
+    reason: Reason
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one element did: its bucket (by its reason) and what came out at once."""
+    """What one element did: its bucket (by its reason) and what came out at once.
+
+    `resolved` are elements of earlier outcomes that were `pending` until now.
+    """
 
     reason: Reason
     output: tuple[Element, ...] = ()
+    resolved: tuple[Released, ...] = ()
 
     @property
     def bucket(self) -> Bucket:
@@ -118,6 +153,43 @@ class Arrival:
 
 
 @dataclass(frozen=True, eq=False)
+class Resolved:
+    """Elements of one replica that were `pending` after an earlier step, and no longer are.
+
+    They come in the order in which they had arrived, each in one step only; `reasons` are the
+    codes that they have now.  A replica's elements that are pending after a step are those that
+    were before, and those that its buckets say, without these.
+    """
+
+    replica: str
+    batch: Batch
+    reasons: Codes
+
+    @property
+    def buckets(self) -> Codes:
+        """The bucket of each element, which is no longer PENDING."""
+        codes: Codes = BUCKET_OF[self.reasons]
+        return codes
+
+
+GAPS_SHOWN: Final = 20
+"""So many gaps of a step are named; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An identity of the output that a deciding replica never mentioned.
+
+    A hole in that replica, or an event that another replica invents and will take back: the two
+    cannot be told apart when it is decided.
+    """
+
+    replica: str
+    start: int
+    payload: Hashable
+
+
+@dataclass(frozen=True, eq=False)
 class StepResult:
     """The net change of one step, and where each element of each arrival went.
 
@@ -126,6 +198,15 @@ class StepResult:
     `added_adjusts` are adjusts of the output that no single input adjust asked for.
     `conflicts` are events that the deciding replica denies although the output had promised
     them: they stay, and each is counted once.
+
+    `resolved` are elements of earlier steps that were pending until this one; what they emit is
+    part of `output`.  With the granularity `element` the output has every element that the
+    element-by-element form has, in the same order, and so perhaps several stables; `stable` is
+    the last.  `counts` are numbers of operations, free of noise, for benchmarks and tests.
+
+    `added_inserts` are inserts of the output that no input insert brought: only `shrink_only`
+    makes some, each after a removal.  `missing` are identities that a deciding replica never
+    mentioned, once each; the first of them are named in `gaps`.
     """
 
     output: Batch
@@ -134,6 +215,11 @@ class StepResult:
     stable: int | None
     added_adjusts: int
     conflicts: int
+    resolved: tuple[Resolved, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    added_inserts: int = 0
+    missing: int = 0
+    gaps: tuple[Gap, ...] = ()
 
 
 def count_buckets(buckets: Sequence[Codes]) -> dict[Bucket, int]:

@@ -1,15 +1,20 @@
-"""Merge for case R3 over batches: the net change of a step, in columns.
+"""Merge for case R3 over batches: what the elements of a step do to the output, in columns.
 
-A step takes the elements of any number of replicas, each in its own order, and returns the net
-change of the output: each event at most once, then the stable if the frontier moved.  Whatever
-the cut into steps, the history is that of the element-by-element form (`r3`).
+A step takes the elements of any number of replicas, each in its own order.
+
+By `batch`, it returns the net change of the output: each event at most once, then the stable if
+the frontier moved.  Whatever the cut into steps, the history is that of the element-by-element
+form (`r3`).  By `element`, it returns the output elements of that form, in its order.
 
     locate     which event each element is about
     judge      each element against its own replica's promises, in order
     publish    events that nobody had brought before
     reconcile  on behalf of the replica that moves the frontier; again, if that lets a joining
                replica join which is further still
-    compare    the output's ends before and after: the net change, and every element's bucket
+    emit       what readers have not seen yet, and every element's bucket
+
+A step costs what its elements and the events it freezes or corrects cost, however many events
+are alive; `R3State.work` counts it.  Attaching and detaching look at every event.
 
 A lane sees all stables and a part of the data (`route`), so every lane has the same frontier.
 
@@ -17,167 +22,194 @@ Papers: LMerge IV-D, Algorithm R3; V-B, V-C; erratum D21 for the net change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 
-from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Codes, Ints, concat
-from anabranch.batch.buffers import take
-from anabranch.operators.merge.contract import BUCKET_OF, Arrival, Reason, StepResult
+from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints
+from anabranch.batch.kernel import frozen
+from anabranch.errors import UsageError
+from anabranch.operators.merge.contract import BUCKET_OF, Arrival, StepResult
 from anabranch.operators.merge.r3_account import StepEnd, explain
 from anabranch.operators.merge.r3_admit import admit
-from anabranch.operators.merge.r3_index import Keys, Located, hash_rows, locate
-from anabranch.operators.merge.r3_loop import ABSENT, NOBODY, Elements, Ledger, judge
-from anabranch.operators.merge.r3_reconcile import Events, publish, reconcile
+from anabranch.operators.merge.r3_emit import Output
+from anabranch.operators.merge.r3_index import Located, locate
+from anabranch.operators.merge.r3_loop import (
+    FRONTIER,
+    NEWBORN,
+    NEXT_BORN,
+    Elements,
+    Ledger,
+    judge,
+)
+from anabranch.operators.merge.r3_nodes import ABSENT, DONE, ENDS, FLAGS, OUT, SHOWN, TOLD
+from anabranch.operators.merge.r3_reconcile import enqueue, pend, publish, reconcile
 from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.slots import LOW, NOBODY, START
+
+Granularity = Literal["batch", "element"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Work:
-    """One step: its elements, its events, and the output's ends before it."""
+    """One step: its elements, what it writes down, and what it has done so far."""
 
-    batch: Batch
-    located: Located
     elements: Elements
     ledger: Ledger
-    events: Events
-    before: Ints
+    created: Ints
     reasons: Codes
+    output: Output
+    done: list[Ints] = field(default_factory=list)
+    leaders: list[int] = field(default_factory=list)
+    conflicts: int = 0
+    queued: int = 0
 
 
-def step(state: R3State, arrivals: Sequence[Arrival]) -> StepResult:
-    """Take what arrived, change the state, and return the net change of the output."""
+def step(
+    state: R3State, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
+) -> StepResult:
+    """Take what arrived, change the state, and return what the output has to say."""
+    if granularity not in ("batch", "element"):
+        message = f"merge: granularity '{granularity}' is neither 'batch' nor 'element'"
+        raise UsageError(message)
     admit(state, arrivals)
-    replica = [state.members.names.index(arrival.replica) for arrival in arrivals]
-    sizes = [len(arrival.batch) for arrival in arrivals]
-    batch = _gather(state, arrivals)
-    work = _judge(state, batch, np.repeat(np.array(replica, np.int64), sizes))
-    conflicts = -int(work.events.in_conflict.sum())
-    publish(work.events, work.ledger.credit, work.elements.replica)
-    leaders = _decide(state, work.events)
-    conflicts += int(work.events.in_conflict.sum())
-    stable = state.frontier if leaders else None
-    output = _net_change(state, work, leaders)
-    step_end = StepEnd(work.before, leaders, state.members.joined(state.frontier))
-    corrected = explain(work.elements, work.ledger, work.events, step_end, work.reasons)
-    added = int((output.kind == ADJUST).sum()) - corrected
+    state.mark += 1
+    work = _begin(state, arrivals, by_element=granularity == "element")
+    corrected = 0
+    if granularity == "element":
+        _run_by_element(state, work)
+    else:
+        corrected = _run_by_batch(state, work)
+    output = work.output.batch(state)
     _settle(state, work)
-    state.conflicts += conflicts
-    reasons = tuple(np.split(work.reasons, np.cumsum(sizes)[:-1])) if arrivals else ()
-    buckets = tuple(BUCKET_OF[codes] for codes in reasons)
-    return StepResult(output, buckets, reasons, stable, added, conflicts)
+    cuts = np.cumsum([len(arrival.batch) for arrival in arrivals])[:-1]
+    reasons = tuple(np.split(work.reasons, cuts)) if arrivals else ()
+    return StepResult(
+        output,
+        tuple(BUCKET_OF[codes] for codes in reasons),
+        reasons,
+        state.frontier if work.leaders else None,
+        work.output.adjusts - corrected,
+        work.conflicts,
+    )
 
 
-def _gather(state: R3State, arrivals: Sequence[Arrival]) -> Batch:
-    """The elements of all arrivals, one after the other; those of a replica in their order."""
+def _begin(state: R3State, arrivals: Sequence[Arrival], *, by_element: bool) -> _Work:
+    """Find the event of each element, and lay out what the loops read and write."""
     batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
-    if batches:
-        return concat(batches)
-    none, no_codes = np.empty(0, np.int64), np.empty(0, np.int8)
-    return Batch(state.schema, no_codes, none, none, none, state.payload.slice(0, 0))
-
-
-def _judge(state: R3State, batch: Batch, replica: Ints) -> _Work:
-    """Find the event of each element, and hold each element against its replica's promises."""
-    high, low = hash_rows(batch.payload, len(batch))
-    asked = Keys(high, low, batch.start, np.zeros(len(batch), np.int64))
-    data = np.flatnonzero(batch.kind != STABLE)
-    held, free = (state.payload, state.row), batch.start >= state.frontier
-    located = locate(state.keys, held, asked, batch.payload, data, free)
-    behind = data[located.node[data] == NOBODY]
-    fate = np.full(len(batch), Reason.LATE.code, np.int8)
-    fate[behind[state.settled.knows(high[behind], low[behind], batch.start[behind])]] = (
-        Reason.SETTLED.code
+    located = locate(
+        state.nodes, state.settled, batches, frontier=state.frontier, mark=state.mark
     )
-    seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
-    times = (batch.start, batch.end, batch.old_end)
-    elements = Elements(batch.kind, *times, seq, replica, located.node, fate)
-    more = len(located.first)
-    events = Events(
-        located.keys.start,
-        np.concatenate([state.ends, np.full((more, len(state.members)), ABSENT, np.int64)]),
-        np.append(state.output_end, np.full(more, ABSENT, np.int64)),
-        np.append(state.in_conflict, np.zeros(more, np.bool_)),
-        done=np.zeros(len(located.keys), np.bool_),
-        told=np.zeros(len(located.keys), np.bool_),
-    )
+    columns = [state.members.names.index(arrival.replica) for arrival in arrivals]
+    sizes = [len(arrival.batch) for arrival in arrivals]
+    elements = _elements(batches, located, np.repeat(np.array(columns, np.int64), sizes))
+    members, count = state.members, len(elements.kind)
     ledger = Ledger(
-        events.ends,
-        events.output_end,
-        credit=np.full(len(events), NOBODY, np.int64),
-        frontier=state.members.frontier,
-        last_seq=state.members.last_seq,
-        last_stable=np.full(len(state.members), NOBODY, np.int64),
+        state.nodes.rows,
+        state.nodes.changed,
+        frontier=members.frontier,
+        last_seq=members.last_seq,
+        last_stable=np.full(len(members), NOBODY, np.int64),
+        joined=members.joined(state.frontier),
+        missing=state.agenda.missing,
+        newborn=np.empty(count, np.int64),
+        credit=np.empty(count, np.int64),
+        numbers=np.array(
+            [0, state.frontier, members.slowest, state.mark, state.next_born, by_element],
+            np.int64,
+        ),
     )
-    before = events.output_end.copy()
-    return _Work(batch, located, elements, ledger, events, before, judge(elements, ledger))
+    return _Work(elements, ledger, located.created, np.empty(count, np.int8), Output())
 
 
-def _decide(state: R3State, events: Events) -> list[int]:
-    """Move the frontier as far as the joined replicas allow; who decided, in order.
+def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> Elements:
+    """The columns of all arrivals, one after the other; those of a replica in their order."""
+    numbers = np.empty(0, np.int64)
+    times = [
+        np.concatenate([numbers, *(getattr(batch, name) for batch in batches)])
+        for name in ("start", "end", "old_end")
+    ]
+    kind = np.concatenate([np.empty(0, np.int8), *(batch.kind for batch in batches)])
+    seqs = [batch.seq for batch in batches if batch.seq is not None]
+    columns = (kind, *times, np.concatenate([numbers, *seqs]), replica)
+    return Elements(*map(frozen, (*columns, located.node, located.settled_end)))
+
+
+def _run_by_batch(state: R3State, work: _Work) -> int:
+    """All elements, then one decision; returns how many adjusts have an input to thank."""
+    nodes, agenda, count = state.nodes, state.agenda, len(work.reasons)
+    judge(work.elements, work.ledger, 0, work.reasons)
+    brought = publish(nodes, agenda, work.ledger, work.elements.replica, state.next_born)
+    state.next_born += len(brought)
+    pend(nodes, agenda, work.elements, work.reasons, 0, count)
+    changed = _decide(state, work)
+    end = StepEnd(work.leaders, state.members.joined(state.frontier))
+    corrected = explain(work.elements, work.ledger, end, work.reasons)
+    work.output.add_adjusts(nodes, np.concatenate([brought[:0], *changed]))
+    work.output.add_new(nodes, brought)
+    if work.leaders:
+        work.output.add_stable(state.frontier)
+    return corrected
+
+
+def _run_by_element(state: R3State, work: _Work) -> None:
+    """Elements up to a stable that leads, then the decision, and so on."""
+    at, count = 0, len(work.reasons)
+    while at < count:
+        begin, at = at, int(judge(work.elements, work.ledger, at, work.reasons))
+        pend(state.nodes, state.agenda, work.elements, work.reasons, begin, at)
+        work.output.add_inserts(state.nodes, work.elements, work.reasons, begin, at)
+        state.next_born = int(work.ledger.numbers[NEXT_BORN])
+        _decide(state, work, by_element=True)
+
+
+def _decide(state: R3State, work: _Work, *, by_element: bool = False) -> list[Ints]:
+    """Move the frontier as far as the joined replicas allow; the events whose end changed.
 
     More than one decides only if a stable lets a joining replica join that is further still.
     What that replica never promised to know must be decided by the one before it (L9).
     """
-    leaders = []
-    while (leader := state.members.leader(state.frontier)) is not None:
-        time = int(state.members.frontier[leader])
-        reconcile(events, leader, frontier=state.frontier, time=time)
+    members, changed = state.members, []
+    count = int(work.ledger.numbers[NEWBORN])
+    newborn, work.queued = work.ledger.newborn[work.queued : count], count
+    while (leader := members.leader(state.frontier)) is not None:
+        time = int(members.frontier[leader])
+        scope = {"frontier": state.frontier, "time": time, "mark": state.mark}
+        decision = reconcile(state.nodes, state.agenda, newborn, leader, **scope)
+        newborn = newborn[:0]
         state.frontier = time
-        leaders.append(leader)
-    return leaders
-
-
-def _net_change(state: R3State, work: _Work, leaders: list[int]) -> Batch:
-    """The adjusts, then the inserts, then the stable that turn the old output into the new."""
-    before, after, start = work.before, work.events.output_end, work.events.start
-    changed = np.flatnonzero((before != ABSENT) & (before != after))
-    brought = np.flatnonzero((before == ABSENT) & (after != ABSENT))
-    nodes = np.append(changed, brought)
-    kind = np.full(len(nodes) + bool(leaders), STABLE, np.int8)
-    kind[: len(changed)], kind[len(changed) : len(nodes)] = ADJUST, INSERT
-    new_start, end, old_end = np.zeros((3, len(kind)), np.int64)
-    new_start[: len(nodes)], new_start[len(nodes) :] = start[nodes], state.frontier
-    end[: len(nodes)] = np.where(after[nodes] == ABSENT, start[nodes], after[nodes])
-    old_end[: len(changed)] = before[changed]
-    payload = _payload(state, work, nodes, len(kind))
-    return Batch(state.schema, kind, new_start, end, old_end, payload)
-
-
-def _payload(state: R3State, work: _Work, nodes: Ints, count: int) -> pa.Table:
-    """The payloads of these events (known ones come first), and nulls up to `count`."""
-    schema = state.schema.payload
-    if not schema.names:
-        return state.payload
-    known, new = nodes[nodes < state.live], nodes[nodes >= state.live] - state.live
-    nulls = [pa.nulls(count - len(nodes), field.type) for field in schema]
-    return pa.concat_tables(
-        [
-            take(state.payload, state.row[known]),
-            take(work.batch.payload, work.located.first[new]),
-            pa.Table.from_arrays(nulls, schema=schema),
-        ]
-    )
+        work.leaders.append(leader)
+        work.done.append(decision.done)
+        work.conflicts += decision.conflicts
+        changed.append(decision.changed)
+        if by_element:
+            work.output.add_adjusts(state.nodes, decision.changed)
+            work.output.add_stable(time)
+            work.ledger.numbers[FRONTIER] = time
+            work.ledger.joined[:] = members.joined(time)
+    enqueue(state.nodes, state.agenda, newborn)
+    return changed
 
 
 def _settle(state: R3State, work: _Work) -> None:
-    """Keep what may still change, remember the names of what is final, let the rest go."""
-    events, keys = work.events, work.located.keys
-    shown = events.output_end != ABSENT
-    final = np.flatnonzero(events.done & (shown | events.told))
-    end = np.where(shown, events.output_end, events.start)[final]
-    state.settled.remember(keys.high[final], keys.low[final], keys.start[final], end)
-    state.settled.forget(state.members.slowest)
+    """Remember the names of what is final, let go what is not needed, tidy up."""
+    nodes, slowest = state.nodes, state.members.slowest
+    done = np.concatenate([np.empty(0, np.int64), *work.done])
+    rows = nodes.rows[done]
+    shown, told = rows[:, OUT] != ABSENT, rows[:, FLAGS] & TOLD != 0
+    end = np.where(shown, rows[:, OUT], rows[:, START])
+    # What every replica has left behind is forgotten before it is remembered.
+    final = np.flatnonzero((shown | told) & (end >= slowest) & (slowest != FOREVER_UNITS))
+    state.settled.forget(slowest, state.mark)
+    state.settled.remember(rows[final, : LOW + 1], end[final], state.mark)
     # An adjust of nothing made an event that nobody speaks of.
-    stays = ~events.done & (shown | (events.ends != ABSENT).any(axis=1))
-    fresh = work.located.first[stays[state.live :]]
-    row = np.zeros(len(events), np.int64)
-    row[: state.live] = state.row
-    row[state.live :][stays[state.live :]] = state.payload.num_rows + np.arange(len(fresh))
-    if state.payload.num_columns and len(fresh):
-        state.payload = pa.concat_tables([state.payload, take(work.batch.payload, fresh)])
-    state.keys, state.row = keys, row
-    state.output_end, state.ends = events.output_end, events.ends
-    state.in_conflict = events.in_conflict
-    state.keep(stays)
+    mute = (nodes.rows[work.created, SHOWN] == ABSENT) & (
+        nodes.rows[work.created, FLAGS] & DONE == 0
+    )
+    created = work.created[mute]
+    unspoken = created[(nodes.rows[created, ENDS:] == ABSENT).all(axis=1)]
+    nodes.remove(np.append(done, unspoken), state.mark)
+    state.agenda.tidy(nodes, state.frontier)
+    state.conflicts += work.conflicts
+    state.elements += len(work.reasons)

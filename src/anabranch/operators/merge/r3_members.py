@@ -1,6 +1,7 @@
 """The replicas of a merge: who is attached, how far each is, and whether its stables count.
 
-One row per attachment, in the order of attaching; a name is attached at most once.  A guarantee
+One row per attachment, in the order of attaching; a name is attached at most once.  `serial`
+numbers attachments of all names for ever: parts of a state name them by it.  A guarantee
 of NEVER_UNITS says: complete from the beginning.  While a replica joins, its frontier is the
 stable that waits for it to be joined.
 
@@ -8,10 +9,14 @@ Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing) and L9
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+
+COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial")
+"""The columns of `Members`, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,14 @@ class Members:
     guarantee: Ints
     frontier: Ints
     last_seq: Ints
+    serial: Ints
+    next_serial: int = 0
 
     @classmethod
     def none(cls) -> "Members":
         """Nobody is attached."""
         empty = np.empty(0, np.int64)
-        return cls([], empty, empty, empty, empty)
+        return cls([], empty, empty, empty, empty, empty)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -56,11 +63,13 @@ class Members:
         self.guarantee = np.append(self.guarantee, promised)
         self.frontier = np.append(self.frontier, NEVER_UNITS)
         self.last_seq = np.append(self.last_seq, NEVER_UNITS)
+        self.serial = np.append(self.serial, self.next_serial)
+        self.next_serial += 1
 
     def remove(self, row: int) -> None:
         """Take one row out."""
         del self.names[row]
-        for column in ("attachment", "guarantee", "frontier", "last_seq"):
+        for column in COLUMNS:
             setattr(self, column, np.delete(getattr(self, column), row))
 
     def joined(self, frontier: int) -> Mask:

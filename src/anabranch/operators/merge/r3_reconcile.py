@@ -1,10 +1,7 @@
 """What the output owes before its frontier moves: to agree with the replica that moves it.
 
-`publish` puts new events on the output, `reconcile` corrects them on behalf of one deciding
-replica.  Both change columns in place and emit nothing: a step compares the output's ends
-before and after, so that only the net change of a step is visible (erratum D21).
-
-When a decider goes from `frontier` to `time`, an event that starts before `time`
+`publish` puts new events on the output, `reconcile` corrects events on behalf of one deciding
+replica.  When a decider goes from `frontier` to `time`, an event that starts before `time`
 
 * is alive until `end` in the decider: it ends at max(end, frontier) on the output, if that or
   its end on the output is before `time` (else there is no hurry);
@@ -12,63 +9,242 @@ When a decider goes from `frontier` to `time`, an event that starts before `time
 * is removed or unknown there, and does not: leaves the output.
 
 Events whose end on the output is then before `time` are frozen and leave the state; under
-stable(FOREVER) all do (L15).  One pass over all events: the cost that issue 3 removes.
+stable(FOREVER) all do (L15).  Only the events that `Agenda` names are visited.
 
 Papers: LMerge IV-D, Algorithm R3, lines 15 to 29, with errata L3, L4 and L15.
 """
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
-from anabranch.operators.merge.r3_loop import ABSENT, NOBODY
+from anabranch.batch.batch import FOREVER_UNITS, Codes, Ints
+from anabranch.batch.kernel import frozen, frozen_rows, kernel, part
+from anabranch.operators.merge.contract import Reason
+from anabranch.operators.merge.r3_agenda import Agenda
+from anabranch.operators.merge.r3_loop import NEWBORN, Elements, Ledger
+from anabranch.operators.merge.r3_nodes import (
+    ABSENT,
+    BLOCK_BITS,
+    BORN,
+    CONFLICT,
+    DONE,
+    ENDS,
+    FLAGS,
+    HALF_FROZEN,
+    LIVE,
+    OUT,
+    SHOWN,
+    TOLD,
+    Nodes,
+)
+from anabranch.operators.merge.slots import NOBODY, START
+
+_FIRST: Final = Reason.FIRST.code
+_KNOWN: Final = Reason.KNOWN.code
+_NOTED: Final = Reason.NOTED.code
+
+# What a visit finds, by position in `counts`.
+_CHANGED: Final = 0
+_DONE: Final = 1
+_STAYS: Final = 2
+_PASSES: Final = 3
+_PENDS: Final = 4
+_CONFLICTS: Final = 5
+_VISITS: Final = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
-    """The events of a step as columns, one row per node, and what reconciling finds out.
+class Decision:
+    """On behalf of one replica: whose end changed, who leaves, how many new conflicts."""
 
-    `done`: leaves the state after the step.  `told`: of those, the decider removed it itself.
-    """
-
-    start: Ints
-    ends: Ints
-    output_end: Ints
-    in_conflict: Mask
-    done: Mask
-    told: Mask
-
-    def __len__(self) -> int:
-        return len(self.start)
+    changed: Ints
+    done: Ints
+    conflicts: int
 
 
-def publish(events: Events, credit: Ints, replica: Ints) -> None:
-    """Put each event that has a credited insert on the output, with that replica's end.
+def publish(nodes: Nodes, agenda: Agenda, ledger: Ledger, replica: Ints, first: int) -> Ints:
+    """Put each newborn that has a credited insert on the output, with that replica's end.
 
     If that replica has taken it back meanwhile, the first replica that has it gives the end.
+    The newborn are ranked from `first` on.  Returns those that came to the output.
     """
-    new = np.flatnonzero(credit != NOBODY)
-    start = events.start[new]
-    end = events.ends[new, replica[credit[new]]]
-    lost = np.flatnonzero(end <= start)
-    if len(lost):
-        alive = events.ends[new[lost]] > start[lost, None]
-        end[lost] = events.ends[new[lost], alive.argmax(axis=1)]
-    events.output_end[new] = end
+    count = int(ledger.numbers[NEWBORN])
+    newborn, credit = ledger.newborn[:count], ledger.credit[:count]
+    pends = np.empty((3, count * len(agenda.pending)), np.int64)
+    pended = publish_all(nodes.rows, frozen(newborn), frozen(credit), frozen(replica), pends)
+    agenda.pend(*pends[:, :pended])
+    brought: Ints = newborn[credit != NOBODY]
+    nodes.rows[brought, BORN] = first + np.arange(len(brought))
+    return brought
 
 
-def reconcile(events: Events, decider: int, *, frontier: int, time: int) -> None:
-    """Make the output agree with the decider wherever it could not be done after `time`."""
-    rows = np.flatnonzero((events.start < time) & ~events.done)
-    start, said, shown = events.start[rows], events.ends[rows, decider], events.output_end[rows]
-    alive = said > start
-    wanted = np.maximum(said, frontier)
-    follow = alive & ((wanted < time) | (shown < time))
-    leave = ~alive & (start >= frontier)
-    after = np.where(follow, wanted, np.where(leave, ABSENT, shown))
-    # A replica that denies what the output promised, or cuts it shorter than it may be cut.
-    events.in_conflict[rows] |= (start < frontier) & (~alive | (said < frontier))
-    events.output_end[rows] = after
-    events.done[rows] = (after < time) | (time == FOREVER_UNITS)
-    events.told[rows] = leave & (said == start)
+def pend(
+    nodes: Nodes, agenda: Agenda, elements: Elements, reasons: Codes, begin: int, end: int
+) -> None:
+    """Note which of these elements gave their replica an earlier end than the output has."""
+    firsts = int((reasons[begin:end] == _FIRST).sum())
+    pends = np.empty((3, end - begin + firsts * len(agenda.pending)), np.int64)
+    bounds = (begin, end)
+    pended = pend_all(nodes.rows, elements, frozen(reasons), bounds, pends)
+    agenda.pend(*pends[:, :pended])
+
+
+def reconcile(
+    nodes: Nodes,
+    agenda: Agenda,
+    newborn: Ints,
+    decider: int,
+    *,
+    frontier: int,
+    time: int,
+    mark: int,
+) -> Decision:
+    """Make the output agree with the decider wherever it could not be done after `time`.
+
+    `newborn` are events that are on no list yet.
+    """
+    if time == FOREVER_UNITS:
+        queued, noted = nodes.living(), newborn[:0]
+    else:
+        start = nodes.rows[newborn, START]
+        enqueue(nodes, agenda, newborn[start >= time])
+        queued = np.concatenate([newborn[start < time], agenda.due.pop_before(time)])
+        pending = agenda.pending[decider].pop_before(time)
+        noted = np.concatenate([pending, agenda.unheard(decider)])
+    ids = frozen_rows(np.concatenate([queued, noted]))
+    found = np.empty((4, len(ids)), np.int64)
+    pends = np.empty((3, len(ids) * len(agenda.pending)), np.int64)
+    counts = np.zeros(7, np.int64)
+    scope = (decider, frontier, time, len(queued), mark)
+    visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found, pends, counts)
+    changed, done, stays, passes = (row[:n] for row, n in zip(found, counts, strict=False))
+    agenda.due.push(nodes.rows[stays, OUT], stays)
+    agenda.pass_by(passes)
+    agenda.looked(decider)
+    agenda.pend(*pends[:, : counts[_PENDS]])
+    agenda.visits += int(counts[_VISITS])
+    return Decision(changed, done, int(counts[_CONFLICTS]))
+
+
+def enqueue(nodes: Nodes, agenda: Agenda, newborn: Ints) -> None:
+    """Put events that start at or behind the frontier on the list of what is due."""
+    agenda.due.push(nodes.rows[newborn, START], newborn)
+
+
+@kernel
+def publish_all(rows: Any, newborn: Any, credit: Any, replica: Any, pends: Any) -> Any:
+    """Set OUT of each newborn; returns how many entries are earlier than it."""
+    pended = 0
+    for k in range(newborn.size):
+        node = newborn[k]
+        if credit[k] == NOBODY:
+            continue
+        start = rows[node, START]
+        end = rows[node, ENDS + replica[credit[k]]]
+        column = ENDS
+        while end <= start:
+            end = rows[node, column]
+            column += 1
+        rows[node, OUT] = end
+        pended = pend_node(rows, node, ABSENT, end, pends, pended)
+    return pended
+
+
+@part
+def pend_node(rows: Any, node: Any, least: Any, out: Any, pends: Any, pended: Any) -> Any:
+    """Note the entries of a node from `least` on that are earlier than `out`."""
+    for column in range(ENDS, rows.shape[1]):
+        said = rows[node, column]
+        if said != ABSENT and least <= said < out:
+            pends[0, pended], pends[1, pended], pends[2, pended] = column - ENDS, said, node
+            pended += 1
+    return pended
+
+
+@kernel
+def pend_all(rows: Any, elements: Any, reasons: Any, bounds: Any, pends: Any) -> Any:
+    """The entries that these elements made earlier than the output's end."""
+    pended = 0
+    for i in range(bounds[0], bounds[1]):
+        reason, node = reasons[i], elements.node[i]
+        if reason == _FIRST:
+            # Another replica may have removed it before.
+            pended = pend_node(rows, node, ABSENT, rows[node, OUT], pends, pended)
+        elif reason in (_KNOWN, _NOTED) and rows[node, SHOWN] != ABSENT:
+            said = rows[node, ENDS + elements.replica[i]]
+            if said < rows[node, OUT]:
+                pends[0, pended], pends[1, pended] = elements.replica[i], said
+                pends[2, pended] = node
+                pended += 1
+    return pended
+
+
+@kernel
+def visit_all(
+    ids: Any,
+    scope: Any,
+    rows: Any,
+    changed: Any,
+    missing: Any,
+    found: Any,
+    pends: Any,
+    counts: Any,
+) -> None:
+    """Visit these nodes; the first `queued` of them came from the list of what is due."""
+    decider, frontier, time, queued, mark = scope
+    for k in range(ids.size):
+        node = ids[k]
+        counts[_VISITS] += 1
+        flags, start, out = rows[node, FLAGS], rows[node, START], rows[node, OUT]
+        if flags & (LIVE | DONE) != LIVE or start >= time:
+            continue
+        said = rows[node, ENDS + decider]
+        after = agreed(start, said, out, frontier, time)
+        # By element, what only an adjust of nothing named is here too when the stream ends.
+        promised = start < frontier and out != ABSENT
+        if promised and said < frontier and not flags & CONFLICT:
+            flags |= CONFLICT
+            counts[_CONFLICTS] += 1
+            count_missing(rows, node, missing, -1)
+        if after != out:
+            found[_CHANGED, counts[_CHANGED]] = node
+            counts[_CHANGED] += 1
+            if after > out:
+                counts[_PENDS] = pend_node(rows, node, out, after, pends, counts[_PENDS])
+        if after < time or time == FOREVER_UNITS:
+            if flags & HALF_FROZEN and not flags & CONFLICT:
+                count_missing(rows, node, missing, -1)
+            flags |= DONE | (TOLD if after == ABSENT and said == start else 0)
+            found[_DONE, counts[_DONE]] = node
+            counts[_DONE] += 1
+        else:
+            if not flags & HALF_FROZEN:
+                flags |= HALF_FROZEN
+                found[_PASSES, counts[_PASSES]] = node
+                counts[_PASSES] += 1
+                count_missing(rows, node, missing, 1)
+            if k < queued:
+                found[_STAYS, counts[_STAYS]] = node
+                counts[_STAYS] += 1
+        if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
+            changed[node >> BLOCK_BITS] = mark
+        rows[node, OUT], rows[node, FLAGS] = after, flags
+
+
+@part
+def agreed(start: Any, said: Any, out: Any, frontier: Any, time: Any) -> Any:
+    """The end that an event has on the output when this decider has spoken."""
+    if said > start:
+        wanted = max(said, frontier)
+        return wanted if wanted < time or out < time else out
+    return out if start < frontier else np.int64(ABSENT)
+
+
+@part
+def count_missing(rows: Any, node: Any, missing: Any, more: Any) -> None:
+    """Count this node, once more or less, for the replicas that never spoke of it."""
+    for replica in range(missing.size):
+        if rows[node, ENDS + replica] == ABSENT:
+            missing[replica] += more

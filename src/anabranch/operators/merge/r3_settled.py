@@ -1,10 +1,16 @@
 """What is final on the output, by name only: so that a slow replica's copies are known.
 
-When an event is frozen on the output its payload is freed.  What stays is 32 bytes: the 128-bit
-hash of the payload, its start, and its final end (its start, if the deciding replica removed
+When an event is frozen on the output its payload is freed.  What stays is its name (the 128-bit
+hash of the payload and its start) and its final end (its start, if the deciding replica removed
 it).  It is forgotten when every attached replica's own frontier is beyond that end: from then
-on a replica that keeps its promises cannot mention it.  So the cost is 32 bytes for each event
-between the slowest and the fastest replica, and a silent replica holds it until it is detached.
+on a replica that keeps its promises cannot mention it.  So the cost is 32 bytes and two slots
+for each event between the slowest and the fastest replica, and a silent replica holds it until
+it is detached.
+
+What a stable makes final ends between the old frontier and the new one, so later ones end
+later: a queue by end, and forgetting takes from its front.  Entries are numbered for ever
+(`first` is the number of the oldest); every BLOCK of numbers remembers when it last got an
+entry, so that `r3_parts` writes only what is new.
 
 Two payloads with the same start and the same 128 bits would be taken for one here, and only
 here; the price of that accident is an element counted as absorbed instead of late.
@@ -12,72 +18,117 @@ here; the price of that accident is an element counted as absorbed instead of la
 Papers: none; LMerge V-C only says that a missing element is not on the output.
 """
 
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.store import grown
+from anabranch.operators.merge.slots import LOW, START, Asked, Slots
+
+END: Final = 3
+_COLUMNS: Final = 4
+
+BLOCK_BITS: Final = 12
+BLOCK: Final = 1 << BLOCK_BITS
+
+UNKNOWN: Final = int(NEVER_UNITS)
+"""The end of what is not settled."""
 
 
-@dataclass(eq=False)
 class Settled:
-    """Columns sorted by `high`, the first half of the hash."""
+    """Names and ends, sorted by end; the first entry gets the number `first`."""
 
-    high: NDArray[np.uint64]
-    low: NDArray[np.uint64]
-    start: Ints
-    end: Ints
-
-    @classmethod
-    def nothing(cls) -> "Settled":
-        """Nothing is final yet."""
-        hashes, times = np.empty(0, np.uint64), np.empty(0, np.int64)
-        return cls(hashes, hashes, times, times)
+    def __init__(self, first: int = 0) -> None:
+        self._slots = Slots()
+        self._rows: Ints = np.empty((0, _COLUMNS), np.int64)
+        self._base = self._first = self._next = first
+        self._changed: dict[int, int] = {}
+        self._emptied: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self.high)
+        return self._next - self._first
 
-    def remember(
-        self, high: NDArray[np.uint64], low: NDArray[np.uint64], start: Ints, end: Ints
-    ) -> None:
-        """Add these identities."""
-        order = np.argsort(high, kind="stable")
-        at = np.searchsorted(self.high, high[order])
-        self.high = np.insert(self.high, at, high[order])
-        self.low = np.insert(self.low, at, low[order])
-        self.start = np.insert(self.start, at, start[order])
-        self.end = np.insert(self.end, at, end[order])
+    def __repr__(self) -> str:
+        return f"Settled({len(self)} names, the first is number {self._first})"
 
-    def forget(self, slowest: int) -> None:
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry."""
+        return self._first
+
+    @property
+    def next(self) -> int:
+        """The number that the next entry gets."""
+        return self._next
+
+    @property
+    def probes(self) -> int:
+        """How many slots were looked at."""
+        return self._slots.probes
+
+    @property
+    def nbytes(self) -> int:
+        """What the arrays take."""
+        return self._rows.nbytes + self._slots.nbytes
+
+    def rows(self, first: int, last: int) -> Ints:
+        """The entries with these numbers (`last` excluded): START, HIGH, LOW, END; a view."""
+        return self._rows[first - self._base : last - self._base]
+
+    def blocks(self, since: int) -> tuple[list[int], list[int]]:
+        """Which blocks got an entry after this mark, and which are empty since then.
+
+        Nothing is asked about earlier marks afterwards.
+        """
+        self._emptied = {block: at for block, at in self._emptied.items() if at > since}
+        return [block for block, at in self._changed.items() if at > since], [*self._emptied]
+
+    def remember(self, names: Ints, end: Ints, mark: int) -> None:
+        """Add these names (START, HIGH, LOW); none ends before what is here."""
+        count, order = len(end), np.argsort(end, kind="stable")  # they come nearly sorted
+        if self._first - self._base > len(self):
+            # What was forgotten makes room: more of it than of what moves.
+            self._rows = self.rows(self._first, self._next).copy()
+            self._base = self._first
+        used = self._next - self._base
+        self._rows = grown(self._rows, used + count)
+        self._rows[used : used + count, : LOW + 1] = names[order]
+        self._rows[used : used + count, END] = end[order]
+        ids = np.arange(self._next, self._next + count)
+        self._slots.put(ids, self._rows, base=self._base)
+        if count:
+            blocks = range(self._next >> BLOCK_BITS, (self._next + count - 1 >> BLOCK_BITS) + 1)
+            self._changed |= dict.fromkeys(blocks, mark)
+        self._next += count
+
+    def forget(self, slowest: int, mark: int) -> None:
         """Drop what no replica may mention, if the slowest of them is at this frontier."""
-        keep = (self.end >= slowest) & (slowest != FOREVER_UNITS)
-        if not keep.all():
-            self.high, self.low = self.high[keep], self.low[keep]
-            self.start, self.end = self.start[keep], self.end[keep]
+        ends = self.rows(self._first, self._next)[:, END]
+        gone = len(ends) if slowest == FOREVER_UNITS else int(np.searchsorted(ends, slowest))
+        if gone:
+            ids = np.arange(self._first, self._first + gone)
+            self._slots.remove(ids, self._rows, base=self._base)
+            last = self._first + gone
+            for block in range(self._first >> BLOCK_BITS, last >> BLOCK_BITS):
+                del self._changed[block]
+                self._emptied[block] = mark
+            self._first = last
 
-    def knows(self, high: NDArray[np.uint64], low: NDArray[np.uint64], start: Ints) -> Mask:
-        """Which of these identities are among ours."""
-        found = np.zeros(len(high), np.bool_)
-        at = np.searchsorted(self.high, high)
-        _scan((self.high, self.low, self.start), (high, low, start), at, found)
-        return found
+    def ends(self, start: Ints, hashes: NDArray[np.uint64]) -> Ints:
+        """The end of each of these names, UNKNOWN if it is not among ours."""
+        asked = Asked(start, hashes, np.zeros(len(start), np.bool_), np.empty(0, np.int64))
+        rows = np.arange(len(start))
+        _, found = self._slots.search(asked, rows, self._rows, base=self._base)
+        ends = np.full(len(start), UNKNOWN, np.int64)
+        ends[found] = self._rows[asked.id[found] - self._base, END]
+        return ends
 
     def check(self) -> None:
         """Assert what must always hold."""
-        assert len(self.high) == len(self.low) == len(self.start) == len(self.end), repr(self)
-        assert (self.high[:-1] <= self.high[1:]).all(), f"not sorted: {self!r}"
-        assert (self.end >= self.start).all(), f"an end before its start: {self!r}"
-
-
-@njit(cache=True)
-def _scan(ours, asked, at, found):  # type: ignore[no-untyped-def]
-    """Compare each asked identity with the run of ours that has its first half."""
-    high, low, start = ours
-    asked_high, asked_low, asked_start = asked
-    for i in range(len(at)):
-        j = at[i]
-        while j < len(high) and high[j] == asked_high[i] and not found[i]:
-            found[i] = low[j] == asked_low[i] and start[j] == asked_start[i]
-            j += 1
+        rows = self.rows(self._first, self._next)
+        assert len(rows) == len(self) == len(self._slots), repr(self)
+        assert (rows[:-1, END] <= rows[1:, END]).all(), f"not sorted: {self!r}"
+        assert (rows[:, END] >= rows[:, START]).all(), f"an end before its start: {self!r}"
+        self._slots.check(self._rows, base=self._base)

@@ -1,0 +1,126 @@
+"""Merge R3 against a plain distinct of the same rows and against its own reference; R0 to R4.
+
+    make bench FIG=merge_throughput      needs the dependency group `bench` (polars, duckdb)
+
+A distinct forgets nothing, orders nothing, corrects nothing and keeps no promises: it is the
+least that has to be done to rows that come several times.  It sees all rows at once; merge sees
+them in steps of 10,000 elements of each replica, keeps state, and writes output.  Every figure
+is elements per CPU second, best of three, one thread; the ratios are what counts.
+"""
+
+import os
+
+os.environ["POLARS_MAX_THREADS"] = "1"
+
+import duckdb
+import polars as pl
+from merging.clock import best, machine, report
+from merging.steps import Step, count, rows, steps
+
+from anabranch.batch.codec import to_elements
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge import ordered_kernel, r3_kernel, r4_kernel
+from anabranch.operators.merge.ordered_state import OrderedState
+from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.r4_state import R4State
+from anabranch.sources.generate import Workload
+
+RUN = 10_000
+
+
+def merge_all(workload: Workload, some: list[Step], granularity: str = "batch") -> object:
+    """All steps; the case is the workload's."""
+    case = workload.case
+    if case is MergeCase.R3:
+        state = R3State.empty(workload.schema)
+        for arrivals in some:
+            r3_kernel.step(state, arrivals, granularity=granularity)
+        return state
+    if case is MergeCase.R4:
+        bags = R4State.empty(workload.schema)
+        for arrivals in some:
+            r4_kernel.step(bags, arrivals, granularity=granularity)
+        return bags
+    ordered = OrderedState.empty(case, workload.schema)
+    for arrivals in some:
+        ordered_kernel.step(ordered, arrivals, granularity=granularity)
+    return ordered
+
+
+def refer(some: list[Step]) -> float:
+    """Elements per second of the element-by-element form."""
+    told = [(arrival.replica, to_elements(arrival.batch)) for step in some for arrival in step]
+
+    def turn() -> None:
+        merge = MergeR3()
+        for replica, elements in told:
+            for element in elements:
+                merge.push(replica, element)
+
+    return count(some) / best(turn, turns=1)
+
+
+def against_distinct(payload: int, live: int, events: int) -> dict[str, float]:
+    workload = Workload(events=events, payload_bytes=payload, duration=live * 10, seed=3)
+    some = list(steps(workload, run=RUN))
+    elements, table = count(some), rows(some)
+    frame, connection = pl.from_arrow(table), duckdb.connect()
+    connection.execute("set threads = 1")
+    merge_all(workload, some)  # compiles
+    merged = elements / best(lambda: merge_all(workload, some))
+    by_element = elements / best(lambda: merge_all(workload, some, "element"))
+    distinct = elements / best(frame.unique)
+    query = "select count(*) from (select distinct * from tab)"
+    connection.register("tab", table)
+    duck = elements / best(lambda: connection.execute(query).fetchall())
+    state = merge_all(workload, some)
+    # The reference looks at all events on every stable: the first step is enough of that.
+    slow = refer(some[:1])
+    return {
+        "payload_bytes": payload,
+        "live": live,
+        "elements": elements,
+        "r3_per_second": round(merged),
+        "r3_to_polars_unique": round(merged / distinct, 2),
+        "r3_to_duckdb_distinct": round(merged / duck, 2),
+        "r3_to_reference": round(merged / slow, 1),
+        "r3_by_element_to_by_batch": round(by_element / merged, 2),
+        "visits_per_element": round(state.work.visits / elements, 2),
+        "probes_per_element": round(state.work.probes / elements, 2),
+    }
+
+
+def against_cases(events: int) -> dict[str, dict[str, float]]:
+    speed = {}
+    for case in MergeCase:
+        workload = Workload(events=events, case=case, payload_bytes=100, seed=3)
+        some = list(steps(workload, run=RUN))
+        merge_all(workload, some)
+        speed[case.name] = count(some) / best(lambda w=workload, s=some: merge_all(w, s))
+    return {
+        name: {"per_second": round(rate), "to_r3": round(rate / speed["R3"], 2)}
+        for name, rate in speed.items()
+    }
+
+
+def main() -> None:
+    facts = machine()
+    report(
+        "merge_throughput",
+        {
+            "machine": facts,
+            "polars": pl.__version__,
+            "duckdb": duckdb.__version__,
+            "r3": [
+                against_distinct(100, 10_000, 300_000),
+                against_distinct(1_000, 10_000, 100_000),
+                against_distinct(100, 200_000, 500_000),
+            ],
+            "cases": against_cases(300_000),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

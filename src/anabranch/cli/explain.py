@@ -1,0 +1,186 @@
+"""`anabranch explain`: which merge case the replicas of an inbox permit, and why.
+
+Exit code 0: explained.  1: a declared property does not hold (`--observe`), or rows are no
+elements.  2: the inbox cannot be read, or the case that was asked for is not permitted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from anabranch.model.properties import MergeCase, StreamProperties
+    from anabranch.operators.merge.choose import Choice, Declared
+    from anabranch.sources.files import Folder
+    from anabranch.sources.gather import Refusals
+    from anabranch.sources.observed import Observed
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("explain")
+@click.argument("inbox", type=_PATH)
+@click.option("--observe", is_flag=True, help="Read the files: do the properties hold so far?")
+@click.option("--gaps", is_flag=True, help="Replicas may leave out what others have.")
+@click.option(
+    "--case",
+    type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),
+    default="auto",
+    show_default=True,
+    help="Explain this case instead of the cheapest.",
+)
+@click.option("--schema", type=_PATH, help="Types of JSON lines: a JSON file of column: type.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    inbox: Path,
+    *,
+    observe: bool,
+    gaps: bool,
+    case: str,
+    schema: Path | None,
+    as_json: bool,
+) -> None:
+    """Say which merge case the replicas of INBOX permit, why, and what would allow a cheaper.
+
+    What a replica promises stands in its `_replica.json`, as "properties".
+
+    \b
+    anabranch generate inbox --case r2
+    anabranch explain inbox
+    anabranch explain inbox --observe
+    """  # noqa: D301
+    from anabranch.model.properties import MergeCase
+    from anabranch.operators.merge.choose import choose
+    from anabranch.sources.files import look
+    from anabranch.sources.observed import declared, require_inbox
+
+    folder = look(inbox, schema=schema)
+    require_inbox(folder)
+    known = declared(folder)
+    asked = None if case == "auto" else MergeCase(case)
+    choice = choose(known, gaps_possible=gaps, asked=asked)
+    seen, refusals = _observe(folder) if observe else (None, None)
+    detached = [str(replica.name) for replica in folder.replicas if replica.detached]
+    report: dict[str, Any] = {
+        "inbox": str(folder.path),
+        "replicas": _replicas(known, seen),
+        "detached": detached,
+        "refused": None if refusals is None else refusals.count,
+        "choice": choice.to_dict(),
+        "merge": merge_does(known, choice, asked=asked, detached=detached),
+    }
+    click.echo(json.dumps(report) if as_json else _text(report, choice, seen))
+    wrong = any(one["broken"] for one in report["replicas"].values())
+    ctx.exit(1 if wrong or report["refused"] else 0)
+
+
+def merge_does(
+    declared: "Declared",
+    choice: "Choice",
+    *,
+    asked: "MergeCase | None" = None,
+    detached: Sequence[str] = (),
+) -> dict[str, object]:
+    """What `anabranch merge` of this version does with such an inbox."""
+    from anabranch.model.properties import cheapest
+    from anabranch.spark.merge import COVERED
+
+    runs = ", ".join(case.name for case in COVERED)
+    refused = [
+        f"replica '{name}' declares case {cheapest(known).name}"
+        for name, known in declared.items()
+        if known is not None and cheapest(known) not in COVERED
+    ]
+    refused += [f"replica '{name}' is marked as detached" for name in detached]
+    if asked is not None and asked not in COVERED:
+        refused.append(f"--case {choice.case.value} is asked for")
+    if refused:
+        does = f"refuses it: {'; '.join(refused)}; it merges {runs} of attached replicas"
+    elif choice.case in COVERED:
+        does = "merges it, in the way of R3: right for this case, if not the cheapest"
+    else:
+        does = (
+            "merges it in the way of R3, right while identities are unique; an event that "
+            "repeats one is a violation, kept in OUTPUT/violations"
+        )
+    return {"accepts": not refused, "does": does}
+
+
+def _observe(folder: "Folder") -> "tuple[Mapping[str, Observed], Refusals]":
+    from anabranch.sources.gather import Refusals
+    from anabranch.sources.observed import observe_inbox
+
+    refusals = Refusals(0, strict=False)
+    return observe_inbox(folder, refusals=refusals), refusals
+
+
+def _replicas(
+    declared: "Declared", seen: "Mapping[str, Observed] | None"
+) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, known in declared.items():
+        found[name] = {"declared": None if known is None else known.to_dict(), "broken": []}
+        if seen is None:
+            continue
+        told = seen[name].to_dict()
+        broken = () if known is None else seen[name].broken(known)
+        found[name]["observed"] = told["properties"]
+        found[name]["elements"] = told["elements"]
+        found[name]["breaks"] = told["breaks"]
+        found[name]["broken"] = [one.property for one in broken]
+    return found
+
+
+def _text(
+    report: dict[str, Any], choice: "Choice", seen: "Mapping[str, Observed] | None"
+) -> str:
+    from anabranch.model.properties import cheapest
+    from anabranch.operators.merge.choose import explain_choice
+    from anabranch.sources.observed import held_so_far
+
+    held = held_so_far(seen or {})
+    count = len(report["replicas"])
+    lines = [f"{report['inbox']}: {count} {'replica' if count == 1 else 'replicas'}"]
+    for name, one in report["replicas"].items():
+        lines += [f"  {name} declares {_listed(one['declared'])}", *_seen_lines(one, held)]
+    lines += [f"  {name} is detached, and left out" for name in report["detached"]]
+    if report["refused"]:
+        lines.append(f"{report['refused']:,} rows are no elements; see anabranch check")
+    lines += ["", explain_choice(choice)]
+    if seen:
+        lines.append(
+            f"all that held so far, if it were promised, permits {cheapest(held).name}"
+        )
+    return "\n".join([*lines, "", f"`anabranch merge` {report['merge']['does']}"])
+
+
+def _seen_lines(one: dict[str, Any], held: "StreamProperties") -> list[str]:
+    """What the files of one replica show: broken promises, and what might be promised.
+
+    The order of ties is a matter of all replicas, so one alone cannot promise it.
+    """
+    if "observed" not in one:
+        return []
+    told = one["declared"] or {}
+    lines = [
+        f"    NOT {item['property']}: {item['file']}, row {item['row']}: {item['what']}"
+        for item in one["breaks"]
+        if item["property"] in one["broken"]
+    ]
+    observed = one["observed"] | {"ties_in_same_order": held.ties_in_same_order}
+    also = [name for name, holds in observed.items() if holds and not told.get(name)]
+    if not lines and one["declared"]:
+        lines.append(f"    holds in all {one['elements']:,} elements so far")
+    if also:
+        lines.append(f"    so far also {', '.join(also)}: declare what will stay true")
+    return lines
+
+
+def _listed(properties: dict[str, bool] | None) -> str:
+    held = [name for name, holds in (properties or {}).items() if holds]
+    return ", ".join(held) or "nothing"

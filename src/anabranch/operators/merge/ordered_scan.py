@@ -1,0 +1,214 @@
+"""The elements of a step in their order, as far as times alone decide: no payload is looked at.
+
+One pass says of each element that it breaks a promise, comes too late, is held back, opens a
+new current start (and so is emitted), or is at the current start, where payloads must be
+compared.  Current start and frontier do not depend on that comparison, so this is exact.
+
+`sequence` is what the output may show, in order: inserts that open a start or are at the
+current one, and every stable.  Rows that were held back before the step come first among the
+rows of a step; a replica's held rows are a chain (`following`), oldest first.
+
+Papers: LMerge IV-A to IV-C, the tests against MaxVs and MaxStable, with errata L5 and L9.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, STABLE, Codes, Ints
+from anabranch.batch.kernel import kernel, part
+from anabranch.operators.merge.contract import Reason
+
+OPENS: Final = 0
+"""An insert that is the first of its start on the output."""
+JOINS: Final = 1
+"""An insert at the current start, which may be new on the output."""
+FINAL: Final = 2
+"""An insert at the current start, which is final: it may only be known."""
+MOVES: Final = 3
+"""A stable; its time stands in place of a row."""
+
+NOBODY: Final = -1
+"""The end of a chain; no row."""
+
+# Places in `clock`.
+FRONTIER: Final = 0
+CURRENT: Final = 1
+LENGTH: Final = 2
+LEADER: Final = 3
+VISITS: Final = 4
+CLOCK_SIZE: Final = 5
+
+_FIRST: Final = Reason.FIRST.code
+_LEADS: Final = Reason.LEADS.code
+_KNOWN: Final = Reason.KNOWN.code
+_NO_CHANGE: Final = Reason.NO_CHANGE.code
+_REDELIVERY: Final = Reason.REDELIVERY.code
+_FOLLOWS: Final = Reason.FOLLOWS.code
+_JOINING: Final = Reason.JOINING.code
+_LATE: Final = Reason.LATE.code
+_BACKWARDS: Final = Reason.BACKWARDS.code
+_BEHIND_STABLE: Final = Reason.BEHIND_STABLE.code
+_PASSED: Final = Reason.PASSED.code
+_NOT_INSERT_ONLY: Final = Reason.NOT_INSERT_ONLY.code
+_OUT_OF_ORDER: Final = Reason.OUT_OF_ORDER.code
+_SAME_START: Final = Reason.SAME_START.code
+_HELD: Final = Reason.HELD.code
+
+
+class Rows(NamedTuple):
+    """The rows of a step as columns; `seq` is empty if the streams have none."""
+
+    kind: Codes
+    start: Ints
+    end: Ints
+    seq: Ints
+    replica: Ints
+
+
+class Control(NamedTuple):
+    """What is known of each replica, changed in place; `oldest` and `newest` held row."""
+
+    guarantee: Ints
+    frontier: Ints
+    last_seq: Ints
+    last_start: Ints
+    oldest: Ints
+    newest: Ints
+
+
+class Found(NamedTuple):
+    """What the scan writes: per row a reason and the next row of a chain; the sequence."""
+
+    reasons: Codes
+    following: Ints
+    what: Codes
+    row: Ints
+
+
+@kernel
+def scan(
+    rows: Any, control: Any, found: Any, clock: Any, held: Any, starts_increase: Any
+) -> None:
+    """Judge every row; the first `held` rows were held back before."""
+    for i in range(held):
+        hold(rows, control, found, i)
+    advance(rows, control, found, clock)
+    has_seq = rows.seq.size > 0
+    for i in range(held, rows.kind.size):
+        replica = rows.replica[i]
+        if has_seq:
+            if rows.seq[i] <= control.last_seq[replica]:
+                found.reasons[i] = _REDELIVERY
+                continue
+            control.last_seq[replica] = rows.seq[i]
+        if rows.kind[i] == STABLE:
+            judge_stable(rows, control, found, clock, i)
+        elif rows.kind[i] == ADJUST:
+            found.reasons[i] = _NOT_INSERT_ONLY
+        else:
+            judge_insert(rows, control, found, clock, i, starts_increase)
+    clock[VISITS] += rows.kind.size - held
+
+
+@part
+def judge_insert(
+    rows: Any, control: Any, found: Any, clock: Any, i: Any, starts_increase: Any
+) -> None:
+    """Against its replica's promises first, then against the output."""
+    start, end, replica = rows.start[i], rows.end[i], rows.replica[i]
+    if end <= start:
+        found.reasons[i] = _BACKWARDS if end < start else _NO_CHANGE
+    elif start < control.frontier[replica]:
+        found.reasons[i] = _BEHIND_STABLE
+    elif start < control.last_start[replica]:
+        found.reasons[i] = _OUT_OF_ORDER
+    elif starts_increase and start == control.last_start[replica]:
+        found.reasons[i] = _SAME_START
+    else:
+        control.last_start[replica] = start
+        is_joined = control.guarantee[replica] <= clock[FRONTIER]
+        if is_joined or start < max(clock[FRONTIER], clock[CURRENT]):
+            take(rows, found, clock, i)
+        else:
+            hold(rows, control, found, i)
+
+
+@part
+def judge_stable(rows: Any, control: Any, found: Any, clock: Any, i: Any) -> None:
+    """A stable that moves the output's frontier may let replicas join."""
+    time, replica = rows.start[i], rows.replica[i]
+    found.reasons[i] = _FOLLOWS
+    if time > control.frontier[replica]:
+        control.frontier[replica] = time
+        if control.guarantee[replica] > clock[FRONTIER]:
+            found.reasons[i] = _JOINING
+        elif time > clock[FRONTIER]:
+            found.reasons[i] = _LEADS
+            clock[LEADER] = i
+            advance(rows, control, found, clock)
+
+
+@part
+def advance(rows: Any, control: Any, found: Any, clock: Any) -> None:
+    """Move the frontier as far as the joined replicas allow, and decide what was held."""
+    while True:
+        for replica in range(control.guarantee.size):
+            is_joined = control.guarantee[replica] <= clock[FRONTIER]
+            until = FOREVER_UNITS if is_joined else clock[FRONTIER]
+            release(rows, control, found, clock, replica, until)
+        time = clock[FRONTIER]
+        for replica in range(control.guarantee.size):
+            if control.guarantee[replica] <= clock[FRONTIER]:
+                time = max(time, control.frontier[replica])
+        if time == clock[FRONTIER]:
+            break
+        clock[FRONTIER] = time
+        put(found, clock, MOVES, time)
+
+
+@part
+def release(rows: Any, control: Any, found: Any, clock: Any, replica: Any, until: Any) -> None:
+    """Decide a replica's held rows that start before this time, oldest first."""
+    i = control.oldest[replica]
+    while i != NOBODY and rows.start[i] < until:
+        take(rows, found, clock, i)
+        clock[VISITS] += 1
+        i = found.following[i]
+    control.oldest[replica] = i
+
+
+@part
+def hold(rows: Any, control: Any, found: Any, i: Any) -> None:
+    """Add a row to the end of its replica's chain."""
+    replica = rows.replica[i]
+    found.reasons[i] = _HELD
+    found.following[i] = NOBODY
+    if control.oldest[replica] == NOBODY:
+        control.oldest[replica] = i
+    else:
+        found.following[control.newest[replica]] = i
+    control.newest[replica] = i
+
+
+@part
+def take(rows: Any, found: Any, clock: Any, i: Any) -> None:
+    """An insert of a joined replica, or one that can only be known."""
+    start = rows.start[i]
+    if start < clock[CURRENT]:
+        found.reasons[i] = _PASSED
+    elif start == clock[CURRENT]:
+        found.reasons[i] = _KNOWN
+        put(found, clock, JOINS if start >= clock[FRONTIER] else FINAL, i)
+    elif start < clock[FRONTIER]:
+        found.reasons[i] = _LATE
+    else:
+        found.reasons[i] = _FIRST
+        clock[CURRENT] = start
+        put(found, clock, OPENS, i)
+
+
+@part
+def put(found: Any, clock: Any, what: Any, row: Any) -> None:
+    """The next of the sequence."""
+    found.what[clock[LENGTH]] = what
+    found.row[clock[LENGTH]] = row
+    clock[LENGTH] += 1

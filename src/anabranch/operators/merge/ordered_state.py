@@ -1,0 +1,163 @@
+"""What the merges R0, R1 and R2 remember for one lane, as columns.
+
+* The output's frontier and its current start, and the events at that start (`group`).
+* Per replica: its attachment, guarantee, frontier, last seq and last start.
+* The inserts of joining replicas (`held`), and those whose replica left while they were held
+  (`owed`: the next step reports them).
+
+Nothing is remembered of what is behind the current start; the events of the current start stay
+until there is a greater one.  So the size does not depend on the length of the streams: it is
+that of one start, and of what joining replicas are ahead.
+
+Papers: LMerge IV-F, Table IV: O(1), O(s) and O(g p); counting events makes R1 O(g (p + s)).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.schema import ElementSchema
+from anabranch.errors import UsageError
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.contract import Reason, Resolved
+from anabranch.operators.merge.ordered_bag import Bag
+from anabranch.operators.merge.ordered_held import Held
+from anabranch.operators.merge.ordered_latest import Latest
+from anabranch.operators.merge.r3_members import Members, ReplicaStatus
+
+CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
+
+
+@dataclass(eq=False)
+class OrderedState:
+    """The state of one lane; `ordered_kernel.step` changes it in place.
+
+    `counts` are the operations since the state was made or read: `visits` (elements looked at;
+    one that was held is looked at twice), `probes` (payloads looked up by their hash) and
+    `compares` (payloads compared by value).
+    """
+
+    case: MergeCase
+    schema: ElementSchema
+    members: Members
+    last_start: Ints
+    group: Latest | Bag
+    held: Held
+    owed: tuple[Resolved, ...] = ()
+    frontier: int = int(NEVER_UNITS)
+    current: int = int(NEVER_UNITS)
+    conflicts: int = 0
+    visits: int = 0
+
+    @classmethod
+    def empty(cls, case: MergeCase, schema: ElementSchema) -> "OrderedState":
+        """Nobody is attached and nothing has happened."""
+        plain = replace(schema, has_seq=False, has_replica=False)
+        if case not in CASES:
+            message = (
+                f"merge: case {case.name} does not run here, only R0, R1 and R2 do; "
+                "use its own state"
+            )
+            raise UsageError(message)
+        if case is MergeCase.R0:
+            group: Latest | Bag = Latest.nothing(plain.payload)
+        else:
+            group = Bag(plain.payload, keyed=case is MergeCase.R2)
+        held = Held.nothing(plain.payload)
+        return cls(case, plain, Members.none(), np.empty(0, np.int64), group, held)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many operations of each kind there were."""
+        group = self.group
+        return {"visits": self.visits, "probes": group.probes, "compares": group.compares}
+
+    @property
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        """Who is attached, in order, with frontier and whether it is joined."""
+        return self.members.status(self.frontier)
+
+    def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
+        """The row of this attachment; a new one starts from nothing (errata L7 and L8)."""
+        row = self.members.find(name)
+        if row is not None and self.members.attachment[row] == attachment:
+            return row
+        if row is not None:
+            self.require_attachment(name, attachment)
+            self.detach(name)
+        self.members.add(name, attachment=attachment, guarantee=guarantee)
+        self.last_start = np.append(self.last_start, NEVER_UNITS)
+        self.group.attach()
+        return len(self.members) - 1
+
+    def require_attachment(self, name: str, attachment: int) -> None:
+        """Refuse an attachment that was replaced by a greater one."""
+        row = self.members.find(name)
+        if row is not None and attachment < self.members.attachment[row]:
+            message = (
+                f"merge: replica '{name}' arrives with attachment {attachment}, but "
+                f"{self.members.attachment[row]} has replaced it; give each return of a "
+                "replica a greater attachment number"
+            )
+            raise UsageError(message)
+
+    def detach(self, name: str) -> None:
+        """Forget what a replica said; what it brought to the output stays."""
+        row = self._find(name, "detached")
+        rows = np.flatnonzero(self.held.replica == row)
+        if len(rows):
+            reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
+            batch = self.held.batch(self.schema, rows)
+            self.owed = (*self.owed, Resolved(name, batch, reasons))
+        self.held = self.held.detach(row)
+        self.group.detach(row)
+        self.members.remove(row)
+        self.last_start = np.delete(self.last_start, row)
+
+    def promote(self, name: str) -> None:
+        """Believe a joining replica from now on; what is before its guarantee may be missing.
+
+        What it has waiting comes out with the next step.
+        """
+        self.members.guarantee[self._find(name, "promoted")] = NEVER_UNITS
+
+    def to_bytes(self) -> bytes:
+        """The whole state, versioned; see `ordered_codec`."""
+        from anabranch.operators.merge.ordered_codec import write_state
+
+        return write_state(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, case: MergeCase, schema: ElementSchema) -> "OrderedState":
+        """The state that was written; StateError if it is another case, version or payload."""
+        from anabranch.operators.merge.ordered_codec import read_state
+
+        return read_state(data, case, schema)
+
+    def check(self) -> None:
+        """Assert what must always hold between steps."""
+        members = len(self.members)
+        assert len(self.last_start) == members, f"a replica without a last start: {self!r}"
+        assert len(set(self.members.names)) == members, f"a name twice: {self!r}"
+        joined = self.members.joined(self.frontier)
+        assert (self.members.frontier[joined] <= self.frontier).all(), f"runs behind: {self!r}"
+        self.group.check()
+        assert (len(self.group) > 0) == (self.current > NEVER_UNITS), f"no event: {self!r}"
+        if isinstance(self.group, Bag):
+            assert self.group.said.shape[1] == members, f"said by nobody: {self!r}"
+        self.held.check(members)
+        assert not joined[self.held.replica].any(), f"held, though joined: {self!r}"
+        assert (self.held.start >= self.frontier).all(), f"held for nothing: {self!r}"
+        assert self.frontier < FOREVER_UNITS or not len(self.held), f"has ended: {self!r}"
+
+    def _find(self, name: str, what: str) -> int:
+        row = self.members.find(name)
+        if row is None:
+            message = (
+                f"merge: replica '{name}' cannot be {what}, attached are "
+                f"{self.members.names}; check the name"
+            )
+            raise UsageError(message)
+        return row

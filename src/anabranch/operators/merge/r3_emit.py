@@ -1,0 +1,97 @@
+"""The output of a step: elements by node, written down as they are decided, made one batch.
+
+Payloads are copied once, when the batch is made, so nodes must stay until then.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Codes, Ints
+from anabranch.batch.buffers import to_arrow
+from anabranch.operators.merge.contract import Reason
+from anabranch.operators.merge.r3_loop import Elements
+from anabranch.operators.merge.r3_nodes import (
+    ABSENT,
+    BORN,
+    CREDITED,
+    FLAGS,
+    OUT,
+    ROW,
+    SHOWN,
+    Nodes,
+)
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.slots import START
+
+
+class Output:
+    """Pieces of output, in order."""
+
+    def __init__(self) -> None:
+        self.adjusts = 0
+        # Of each piece: the kind, and the columns start, end, old_end and payload row.
+        self._pieces: list[tuple[int, Ints]] = []
+
+    def add_adjusts(self, nodes: Nodes, ids: Ints) -> None:
+        """The new ends of those of these nodes that readers know with another one, by rank."""
+        rows = nodes.rows[ids]
+        differs = (rows[:, SHOWN] != rows[:, OUT]) & (rows[:, SHOWN] != ABSENT)
+        ids, rows = ids[differs], rows[differs]
+        _, first = np.unique(rows[:, BORN], return_index=True)
+        ids, rows = ids[first], rows[first]
+        end = np.where(rows[:, OUT] == ABSENT, rows[:, START], rows[:, OUT])
+        self._add(ADJUST, rows[:, START], end, rows[:, SHOWN], rows[:, ROW])
+        self.adjusts += len(rows)
+        nodes.rows[ids, SHOWN] = rows[:, OUT]
+        nodes.rows[ids, FLAGS] = rows[:, FLAGS] & ~CREDITED
+
+    def add_new(self, nodes: Nodes, ids: Ints) -> None:
+        """The events among these nodes that came to the output and are still there."""
+        out = nodes.rows[ids, OUT]
+        ids, out = ids[out != ABSENT], out[out != ABSENT]
+        nothing = np.zeros(len(ids), np.int64)
+        self._add(INSERT, nodes.rows[ids, START], out, nothing, nodes.rows[ids, ROW])
+        nodes.rows[ids, SHOWN] = out
+
+    def add_inserts(
+        self, nodes: Nodes, elements: Elements, reasons: Codes, begin: int, end: int
+    ) -> None:
+        """The elements of this range that brought an event, as they came."""
+        rows = begin + np.flatnonzero(reasons[begin:end] == Reason.FIRST.code)
+        nothing = np.zeros(len(rows), np.int64)
+        payload = nodes.rows[elements.node[rows], ROW]
+        self._add(INSERT, elements.start[rows], elements.end[rows], nothing, payload)
+
+    def add_stable(self, time: int) -> None:
+        """The output's frontier is here now."""
+        self._pieces.append((STABLE, np.array([[time], [0], [0], [-1]], np.int64)))
+
+    def batch(self, state: R3State) -> Batch:
+        """Everything, in order."""
+        sizes = [piece.shape[1] for _, piece in self._pieces]
+        kinds = np.array([kind for kind, _ in self._pieces], np.int8)
+        empty = np.empty((4, 0), np.int64)
+        columns = np.concatenate([empty, *(piece for _, piece in self._pieces)], axis=1)
+        start, end, old_end, payload_row = columns
+        payload = _payload(state, payload_row)
+        return Batch(state.schema, np.repeat(kinds, sizes), start, end, old_end, payload)
+
+    def _add(self, kind: int, *columns: Ints) -> None:
+        if len(columns[0]):
+            self._pieces.append((kind, np.stack(columns)))
+
+
+def _payload(state: R3State, rows: Ints) -> pa.Table:
+    """The payloads of these rows; null for a stable."""
+    schema, stables = state.schema.payload, np.flatnonzero(rows < 0)
+    if not len(schema):
+        return schema.empty_table()
+    data = state.nodes.take(rows[rows >= 0])
+    if len(stables) and stables[0] < len(rows) - 1:
+        position = np.cumsum(rows >= 0) - 1
+        return data.take(to_arrow(position, pa.int64(), mask=rows >= 0))
+    return pa.concat_tables([data, *([_null(schema)] * len(stables))])
+
+
+def _null(schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)

@@ -1,0 +1,238 @@
+"""Merge for case R4, one element at a time: the reference that the kernel is raced against.
+
+For replicas of any stream: several events may have the same start and payload (one identity),
+with the same end or with different ones.  An insert goes to the output when its replica has
+then more events of its identity than the output; ends are corrected only when a stable would
+freeze a wrong one:
+
+    the output's frontier is the greatest frontier of the joined replicas;
+    on a stable that moves it, the replica that sent it decides: every identity that starts
+    before the stable is made to agree with it on the output, as far as that could not be done
+    later (`r4_agree`).
+
+Errata applied: L4 (what is half frozen on the output stays, and is never cut below its
+frontier), L8 (entries belong to an attachment, and leave with it), L9 (a joining replica's
+stables wait until the output reaches its guarantee), L10 (a removal only decrements; a replica
+without events has no greatest end; an adjust of an end that its replica does not have is a
+violation), L11 (the order and the partners of corrections), L14 (`shrink_only`), L15
+(stable(FOREVER) frees everything).  A replica that removed all its events of an identity keeps
+an empty bag, which tells "the deciding replica removed it" from "it never had it": the second
+is a gap, named in `missing`.
+
+Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-B, V-C.
+
+>>> from anabranch.model.element import Insert, Stable
+>>> merge = MergeR4()
+>>> merge.push("east", Insert("a", 3, 9)).output
+(Insert(payload='a', start=3, end=9),)
+>>> merge.push("east", Insert("a", 3, 9)).output
+(Insert(payload='a', start=3, end=9),)
+>>> merge.push("west", Insert("a", 3, 7)).output
+()
+>>> merge.push("west", Stable(8)).output  # doctest: +NORMALIZE_WHITESPACE
+(Adjust(payload='a', start=3, old_end=9, end=7),
+ Adjust(payload='a', start=3, old_end=9, end=3), Stable(time=8))
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from anabranch.errors import UsageError
+from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
+from anabranch.model.time import FOREVER, NEVER, Time
+from anabranch.operators.merge.contract import Outcome, Reason
+from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
+
+Attachment: TypeAlias = tuple[str, int]
+"""A replica's name and the number of this attachment of it (erratum L8)."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One attachment, as we know it.  While it joins, `frontier` is its pending stable."""
+
+    key: Attachment
+    guarantee: Time | None
+    frontier: Time = NEVER
+    last_seq: int | None = None
+
+
+@dataclass(slots=True)
+class Node:
+    """The events of one identity: their ends on the output, and what each replica says."""
+
+    output: Counter[Time] = field(default_factory=Counter)
+    ends: dict[Attachment, Counter[Time]] = field(default_factory=dict)
+    in_conflict: bool = False
+
+
+class MergeR4:
+    """The state of the reference merge; `push` is the only step.
+
+    `missing` has (replica, identity) for each identity of the output that a deciding replica
+    never mentioned, when it had to be decided.
+    """
+
+    def __init__(self, *, shrink_only: bool = False) -> None:
+        self.shrink_only = shrink_only
+        self.frontier: Time = NEVER
+        self.nodes: dict[Identity, Node] = {}
+        self.replicas: dict[str, Replica] = {}
+        self.settled: dict[Identity, Time] = {}
+        self.conflicts = 0
+        self.missing: list[tuple[str, Identity]] = []
+
+    def attach(
+        self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
+    ) -> None:
+        """Let a replica take part, or replace its old attachment by a new one."""
+        known = self.replicas.get(replica)
+        if known is not None and attachment <= known.key[1]:
+            message = (
+                f"merge: replica '{replica}' attaches with number {attachment}, but number "
+                f"{known.key[1]} was attached before; give each attachment a greater number"
+            )
+            raise UsageError(message)
+        self.detach(replica)
+        self.replicas[replica] = Replica((replica, attachment), guarantee)
+
+    def detach(self, replica: str) -> None:
+        """Forget what this replica said; what it brought to the output stays."""
+        left = self.replicas.pop(replica, None)
+        if left is not None:
+            for node in self.nodes.values():
+                node.ends.pop(left.key, None)
+            self._forget_settled()
+
+    def is_joined(self, replica: str) -> bool:
+        """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
+        guarantee = self.replicas[replica].guarantee
+        return guarantee is None or guarantee <= self.frontier
+
+    def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
+        """Take a replica's next element; an unknown replica is complete from the beginning."""
+        if replica not in self.replicas:
+            self.attach(replica)
+        source = self.replicas[replica]
+        if seq is not None:
+            if source.last_seq is not None and seq <= source.last_seq:
+                return Outcome(Reason.REDELIVERY)
+            source.last_seq = seq
+        if isinstance(element, Insert):
+            return self._insert(element, source)
+        if isinstance(element, Adjust):
+            return self._adjust(element, source)
+        return self._stable(element, source)
+
+    def _insert(self, e: Insert, source: Replica) -> Outcome:
+        if e.end <= e.start:
+            return Outcome(Reason.BACKWARDS if e.end < e.start else Reason.NO_CHANGE)
+        if e.start < source.frontier:
+            return Outcome(Reason.BEHIND_STABLE)
+        identity, is_free = Identity(e.start, e.payload), e.start >= self.frontier
+        if identity not in self.nodes and not is_free:
+            return self._too_late(identity)
+        node = self.nodes.setdefault(identity, Node())
+        ends = node.ends.setdefault(source.key, Counter())
+        ends[e.end] += 1
+        if ends.total() <= node.output.total():
+            return Outcome(Reason.KNOWN)
+        if not is_free:
+            return Outcome(Reason.LATE)
+        node.output[e.end] += 1
+        return Outcome(Reason.FIRST, (e,))
+
+    def _adjust(self, e: Adjust, source: Replica) -> Outcome:
+        if e.end < e.start:
+            return Outcome(Reason.BACKWARDS)
+        if e.end == e.old_end:
+            return Outcome(Reason.NO_CHANGE)
+        if min(e.old_end, e.end) < source.frontier:
+            return Outcome(Reason.BEHIND_STABLE)
+        identity = Identity(e.start, e.payload)
+        node = self.nodes.get(identity)
+        if node is None and e.start < self.frontier:
+            return self._too_late(identity)
+        if node is None or e.old_end not in node.ends.get(source.key, ()):
+            return Outcome(Reason.NO_SUCH_EVENT)
+        _move(node.ends[source.key], Change(e.old_end, e.end if e.end > e.start else None))
+        return Outcome(Reason.NOTED)
+
+    def _too_late(self, identity: Identity) -> Outcome:
+        return Outcome(Reason.SETTLED if identity in self.settled else Reason.LATE)
+
+    def _stable(self, e: Stable, source: Replica) -> Outcome:
+        if e.time <= source.frontier:
+            return Outcome(Reason.FOLLOWS)
+        source.frontier = e.time
+        reason = Reason.FOLLOWS if self.is_joined(source.key[0]) else Reason.JOINING
+        output: list[Element] = []
+        # One stable may let a joining replica join, whose pending stable then counts as well.
+        while (leader := self._leader()).frontier > self.frontier:
+            reason = Reason.LEADS
+            output.extend(self._reconcile(leader))
+            self.frontier = leader.frontier
+            output.append(Stable(self.frontier))
+        self._forget_settled()
+        return Outcome(reason, tuple(output))
+
+    def _leader(self) -> Replica:
+        joined = [source for name, source in self.replicas.items() if self.is_joined(name)]
+        return max(joined, key=lambda source: source.frontier, default=Replica(("", 0), None))
+
+    def _reconcile(self, leader: Replica) -> Iterator[Element]:
+        """The elements owed before the leader's frontier is passed on."""
+        time = leader.frontier
+        for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
+            said = node.ends.get(leader.key)
+            yield from self._agree(identity, node, leader)
+            end = max(node.output, default=identity.start)
+            if end < time or time == FOREVER:
+                del self.nodes[identity]
+                if node.output or said is not None:
+                    self.settled[identity] = end
+
+    def _agree(self, identity: Identity, node: Node, leader: Replica) -> Iterator[Element]:
+        have, want = node.output, node.ends.get(leader.key, Counter())
+        times = {"frontier": self.frontier, "time": leader.frontier}
+        is_free = is_news = identity.start >= self.frontier
+        if not is_free:
+            if not is_due(have, want, **times):
+                return
+            is_news = is_denied(have, want, frontier=self.frontier) and not node.in_conflict
+            node.in_conflict |= is_news
+            self.conflicts += is_news
+        if is_news and leader.key not in node.ends:
+            self.missing.append((leader.key[0], identity))
+        for change in owed(have, want, free=is_free, **times, shrink_only=self.shrink_only):
+            _move(have, change)
+            yield _element(identity, change)
+
+    def _forget_settled(self) -> None:
+        """Drop what no attached replica may still mention, if it keeps its promises."""
+        slowest = min((source.frontier for source in self.replicas.values()), default=FOREVER)
+        self.settled = {
+            identity: end
+            for identity, end in self.settled.items()
+            if end >= slowest and slowest != FOREVER
+        }
+
+
+def _element(identity: Identity, change: Change) -> Element:
+    start, payload = identity
+    end = start if change.end is None else change.end
+    if change.old_end is None:
+        return Insert(payload, start, end)
+    return Adjust(payload, start, change.old_end, end)
+
+
+def _move(bag: Counter[Time], change: Change) -> None:
+    """Apply one change to a bag of ends."""
+    if change.old_end is not None:
+        bag[change.old_end] -= 1
+        if not bag[change.old_end]:
+            del bag[change.old_end]
+    if change.end is not None:
+        bag[change.end] += 1

@@ -1,0 +1,123 @@
+"""From merge R3 to merge R4 in the middle of a stream, with nothing lost.
+
+`from_r3` makes the R4 state of an R3 state: every bag has at most one event.  `meets_duplicate`
+says, before a step is taken, whether it will meet a second insert of an event that is alive in
+its replica: only R4 can take that step.  It plays the entries of the step's identities through,
+by hash alone, and believes every element that an R3 merge may believe.  So it never misses a
+duplicate; it may see one where an element breaks a promise, or where two payloads share 128
+bits, and then R4 comes earlier than it had to.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Ints, concat
+from anabranch.batch.columns import conform
+from anabranch.batch.hashing import hash_columns
+from anabranch.batch.kernel import frozen, kernel
+from anabranch.batch.store import read_table
+from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.merge.r3_nodes import ENDS
+from anabranch.operators.merge.r3_settled import END
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.r4_lists import ABSENT
+from anabranch.operators.merge.r4_restore import restore, restore_members
+from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.merge.slots import LOW, Asked, Slots
+
+
+def from_r3(state: R3State) -> R4State:
+    """The same merge as R4; the R3 state is not changed, and must not be used any more."""
+    known = R4State.empty(state.schema)
+    known.frontier, known.conflicts = state.frontier, state.conflicts
+    old = state.members
+    known.members = restore_members(
+        old.names,
+        attachment=old.attachment,
+        guarantee=old.guarantee,
+        frontier=old.frontier,
+        last_seq=old.last_seq,
+    )
+    settled = state.settled.rows(state.settled.first, state.settled.next)
+    known.settled.remember(settled[:, : LOW + 1], settled[:, END])
+    events = state.events()
+    ends = np.concatenate([events.output_end[:, None], events.ends], axis=1)
+    node, column = np.nonzero(ends != ABSENT)
+    end = ends[node, column]
+    is_alive = (end > events.start[node]).astype(np.int64)
+    rows = np.stack([node, column, end, is_alive], axis=1)
+    names = np.stack([events.start, events.high, events.low], axis=1)
+    restore(known, names, events.in_conflict.astype(np.int64), rows, events.payload)
+    return known
+
+
+def meets_duplicate(state: R3State, arrivals: Sequence[Arrival]) -> bool:
+    """Whether this step may insert an event that its replica has already."""
+    batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
+    if not batches or any(batch.schema.payload != state.schema.payload for batch in batches):
+        return False  # what does not fit is refused by the step itself
+    replicas = list(dict.fromkeys(arrival.replica for arrival in arrivals))
+    sizes = [len(arrival.batch) for arrival in arrivals]
+    numbers = np.array([replicas.index(arrival.replica) for arrival in arrivals], np.int64)
+    batch = concat(batches)
+    known = _columns(state, arrivals, replicas)
+    identity, ends = _entries(state, batch, known)
+    consumed = [ABSENT if row is None else state.members.last_seq[row] for row in known]
+    last_seq = np.array(consumed, np.int64)
+    seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
+    columns = (batch.kind, batch.start, batch.end, batch.old_end, seq)
+    elements = tuple(frozen(np.ascontiguousarray(column)) for column in columns)
+    return bool(play(elements, np.repeat(numbers, sizes), identity, ends, last_seq))
+
+
+def _columns(
+    state: R3State, arrivals: Sequence[Arrival], replicas: Sequence[str]
+) -> list[int | None]:
+    """Of each replica its column of ends in the state; a new attachment has said nothing."""
+    attachment = {arrival.replica: arrival.attachment for arrival in arrivals}
+    columns: list[int | None] = []
+    for name in replicas:
+        row = state.members.find(name)
+        is_known = row is not None and state.members.attachment[row] == attachment[name]
+        columns.append(row if is_known else None)
+    return columns
+
+
+def _entries(state: R3State, batch: Batch, columns: Sequence[int | None]) -> tuple[Ints, Ints]:
+    """A number for each identity of the step, and the ends that the replicas give it."""
+    hashes = hash_columns(read_table(conform(batch.payload, state.schema.payload)), len(batch))
+    rows = np.flatnonzero(batch.kind != STABLE)
+    start = np.ascontiguousarray(batch.start)
+    names = np.empty((len(rows), LOW + 1), np.int64)
+    slots, everything = Slots(), np.ones(len(batch), np.bool_)
+    slots.make_room(len(rows), names)
+    asked = Asked(start, hashes, everything, np.arange(len(rows)))
+    first, _ = slots.search(asked, rows, names)
+    ends = np.full((len(first), len(columns)), ABSENT, np.int64)
+    known = Asked(start[first], hashes[first], ~everything[first], first[:0])
+    _, found = state.nodes.slots.search(known, np.arange(len(first)), state.nodes.rows)
+    for number, column in enumerate(columns):
+        if column is not None:
+            ends[found, number] = state.nodes.rows[known.id[found], ENDS + column]
+    return asked.id, ends
+
+
+@kernel
+def play(elements: Any, replica: Any, identity: Any, ends: Any, last_seq: Any) -> Any:
+    """Whether an insert comes to an identity that its replica has."""
+    kind, start, end, old_end, seq = elements
+    for i in range(kind.size):
+        r, n = replica[i], identity[i]
+        if seq.size > 0:
+            if seq[i] <= last_seq[r]:
+                continue
+            last_seq[r] = seq[i]
+        if kind[i] == INSERT and end[i] > start[i]:
+            if ends[n, r] > start[i]:
+                return True
+            ends[n, r] = end[i]
+        elif kind[i] == ADJUST and old_end[i] > start[i] and ends[n, r] == old_end[i]:
+            ends[n, r] = max(end[i], start[i])
+    return False

@@ -1,0 +1,214 @@
+"""Drives the references and the kernels of R0, R1 and R2 through one face."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+from merge_driver import SCHEMA, Arrived, batch_of, units
+
+from anabranch.batch.batch import STABLE
+from anabranch.batch.codec import to_elements
+from anabranch.model.element import Adjust, Element, Insert, Stable
+from anabranch.model.properties import MergeCase
+from anabranch.model.time import FOREVER, Time
+from anabranch.operators.merge.contract import (
+    REASONS,
+    Arrival,
+    Bucket,
+    Granularity,
+    Reason,
+    StepResult,
+)
+from anabranch.operators.merge.ordered_kernel import step
+from anabranch.operators.merge.ordered_reference import OrderedMerge
+from anabranch.operators.merge.ordered_state import CASES, OrderedState
+from anabranch.operators.merge.r0 import MergeR0
+from anabranch.operators.merge.r1 import MergeR1
+from anabranch.operators.merge.r2 import MergeR2
+from anabranch.testing.strategies import interleavings, replicas
+
+REFERENCES: dict[MergeCase, type[OrderedMerge]] = {
+    MergeCase.R0: MergeR0,
+    MergeCase.R1: MergeR1,
+    MergeCase.R2: MergeR2,
+}
+
+cases = st.sampled_from(CASES)
+
+
+class Account:
+    """The reason of every element so far, in order; what was pending is written over."""
+
+    def __init__(self) -> None:
+        self.reasons: list[Reason] = []
+        self._elements: list[Element] = []
+        self._waiting: dict[str, deque[int]] = defaultdict(deque)
+
+    def add(self, name: str, element: Element, reason: Reason) -> None:
+        if reason.bucket is Bucket.PENDING:
+            self._waiting[name].append(len(self.reasons))
+        self.reasons.append(reason)
+        self._elements.append(element)
+
+    def resolve(self, name: str, element: Element, reason: Reason) -> None:
+        assert reason.bucket is not Bucket.PENDING
+        at = self._waiting[name].popleft()
+        assert self._elements[at] == element
+        self.reasons[at] = reason
+
+    @property
+    def pending(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def buckets(self, kind: type[Element]) -> list[Bucket]:
+        both = zip(self._elements, self.reasons, strict=True)
+        return [reason.bucket for element, reason in both if isinstance(element, kind)]
+
+
+@dataclass
+class Reference:
+    """The element-by-element merge."""
+
+    case: MergeCase
+    output: list[Element] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        self.merge = REFERENCES[self.case]()
+
+    def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
+        self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+
+    def detach(self, name: str) -> None:
+        self.merge.detach(name)
+
+    def promote(self, name: str) -> None:
+        self.merge.promote(name)
+
+    def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
+        before = len(self.output)
+        for element in elements:
+            outcome = self.merge.push(name, element)
+            self.output.extend(outcome.output)
+            for released in outcome.resolved:
+                # Nothing is held and released by one element, so order does not matter here.
+                self.account.resolve(*released)
+            self.account.add(name, element, outcome.reason)
+        return self.output[before:]
+
+    @property
+    def reasons(self) -> list[Reason]:
+        return self.account.reasons
+
+    @property
+    def conflicts(self) -> int:
+        return self.merge.conflicts
+
+
+@dataclass
+class Kernel:
+    """The merge over batches: one step per `take`."""
+
+    case: MergeCase
+    granularity: Granularity = "batch"
+    output: list[Element] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
+    numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = OrderedState.empty(self.case, SCHEMA)
+
+    def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
+        # Not by an empty arrival: a step shows at once what the reference shows at a push.
+        self.numbers[name] = (units(guarantee), attachment)
+        self.state.attach(name, guarantee=units(guarantee), attachment=attachment)
+        self.state.check()
+
+    def detach(self, name: str) -> None:
+        self.numbers.pop(name, None)
+        self.state.detach(name)
+        self.state.check()
+
+    def promote(self, name: str) -> None:
+        self.state.promote(name)
+
+    def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
+        return to_elements(self.step([(name, list(elements))]).output)
+
+    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> StepResult:
+        arrivals = []
+        for name, elements in arrived:
+            guarantee, attachment = self.numbers.get(name, (None, 1))
+            arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
+        result = step(self.state, arrivals, granularity=self.granularity)
+        self.state.check()
+        self._judge(arrivals, result)
+        self.output.extend(to_elements(result.output))
+        for one in result.resolved:
+            for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
+                self.account.resolve(one.replica, element, REASONS[code])
+        for (name, elements), codes in zip(arrived, result.reasons, strict=True):
+            for element, code in zip(elements, codes, strict=True):
+                self.account.add(name, element, REASONS[code])
+        assert self.account.pending == len(self.state.held)
+        return result
+
+    def _judge(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
+        """Each element is in one bucket, and the output is what the buckets say."""
+        emitted = leading = 0
+        for arrival, buckets in zip(arrivals, result.buckets, strict=True):
+            assert len(buckets) == len(arrival.batch)
+            stables = arrival.batch.kind == STABLE
+            assert set(buckets[stables]) <= {Bucket.EMITTED, Bucket.ABSORBED}
+            emitted += int((buckets[~stables] == Bucket.EMITTED).sum())
+            leading += int((buckets[stables] == Bucket.EMITTED).sum())
+        for one in result.resolved:
+            assert not (one.buckets == Bucket.PENDING).any()
+            emitted += int((one.buckets == Bucket.EMITTED).sum())
+        kinds = [type(element) for element in to_elements(result.output)]
+        assert kinds.count(Insert) == emitted
+        assert kinds.count(Adjust) == result.added_adjusts == 0
+        assert (Stable in kinds) == (result.stable is not None)
+        # A stable of a replica that was joining is absorbed, and may count later.
+        assert leading <= kinds.count(Stable)
+        assert self.granularity == "element" or Stable not in kinds[:-1]
+        assert result.counts["visits"] >= sum(len(a.batch) for a in arrivals)
+
+    def restart(self) -> None:
+        data = self.state.to_bytes()
+        self.state = OrderedState.from_bytes(data, self.case, SCHEMA)
+        self.state.check()
+        assert self.state.to_bytes() == data
+
+    @property
+    def reasons(self) -> list[Reason]:
+        return self.account.reasons
+
+    @property
+    def conflicts(self) -> int:
+        return self.state.conflicts
+
+
+_payloads = st.sampled_from("abc")
+_starts = st.integers(-1, 5)
+_ends = st.one_of(st.integers(-1, 7), st.just(FOREVER))
+_garbage = st.one_of(
+    st.builds(Insert, _payloads, _starts, _ends),
+    st.builds(Insert, _payloads, _starts, st.just(8)),
+    st.builds(Adjust, _payloads, _starts, _ends, _ends),
+    st.builds(Stable, _ends),
+)
+
+
+@st.composite
+def ordered_quarrels(draw: st.DrawFn, case: MergeCase) -> list[Arrived]:
+    """Three replicas that tell different histories, and now and then break a promise."""
+    stream = replicas(case=case, max_inputs=1)
+    streams = [draw(stream)[0] for _ in range(3)]
+    # Without the end of the stream, after which nothing can happen any more.
+    arrived = draw(interleavings([one[:-1] for one in streams]))
+    wrong = st.tuples(st.integers(0, len(arrived)), st.integers(0, 2), _garbage)
+    for position, number, element in draw(st.lists(wrong, max_size=4)):
+        arrived.insert(position, (number, element))
+    return arrived

@@ -1,0 +1,151 @@
+"""Drives the reference merge under any policy, keeping an account of its own beside it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
+from anabranch.model.history import History, replay
+from anabranch.model.time import Time
+from anabranch.operators.merge.contract import Bucket, Outcome, Reason, Released
+from anabranch.operators.merge.policy import (
+    Adjusts,
+    Always,
+    First,
+    Follow,
+    FollowLeader,
+    HalfFrozen,
+    HighestStart,
+    Inserts,
+    Leader,
+    MostFree,
+    OnStable,
+    Policy,
+    Quorum,
+)
+from anabranch.operators.merge.r3 import Change, MergeR3
+
+ADJUSTS: list[Adjusts] = [OnStable(), Always(), FollowLeader(), Follow("r1")]
+CHOOSING: list[Inserts] = [Leader(), HighestStart(), MostFree()]
+INSERTS: list[Inserts] = [
+    First(),
+    *CHOOSING,
+    HalfFrozen(),
+    *(Quorum(0.3), Quorum(0.5), Quorum(1)),
+]
+
+
+def policies(
+    adjusts: Sequence[Adjusts] = ADJUSTS, inserts: Sequence[Inserts] = INSERTS
+) -> st.SearchStrategy[Policy]:
+    """Policies with these parts, with and without a lag and shrink_only."""
+    return st.builds(
+        Policy,
+        adjusts=st.sampled_from(adjusts),
+        inserts=st.sampled_from(inserts),
+        stable_lag=st.sampled_from([0, 0, 1, 4]),
+        shrink_only=st.booleans(),
+    )
+
+
+@dataclass
+class Run:
+    """A merge, what came out of it, and where each element went according to its outcomes."""
+
+    merge: MergeR3
+    output: list[Element] = field(default_factory=list)
+    fates: list[tuple[str, Element, Reason]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, policy: Policy, count: int) -> "Run":
+        run = cls(MergeR3(policy=policy))
+        for number in range(count):
+            run.note(run.merge.attach(f"r{number}"))
+        return run
+
+    def take(self, number: int | str, element: Element) -> Outcome:
+        name = number if isinstance(number, str) else f"r{number}"
+        outcome = self.merge.push(name, element)
+        self.fates.append((name, element, outcome.reason))
+        self.output.extend(outcome.output)
+        self._settle(outcome.resolved)
+        self.merge.check()
+        return outcome
+
+    def note(self, change: Change) -> Change:
+        self.output.extend(change.output)
+        self._settle(change.resolved)
+        self.merge.check()
+        return change
+
+    def _settle(self, resolved: Sequence[Released]) -> None:
+        for replica, element, reason in resolved:
+            assert reason.bucket is not Bucket.PENDING
+            waiting = [
+                number
+                for number, (name, one, old) in enumerate(self.fates)
+                if (name, old) == (replica, Reason.HELD) and one is element
+            ]
+            # An element is resolved once, and only if it was pending.
+            assert len(waiting) == 1
+            self.fates[waiting[0]] = (replica, element, reason)
+
+    def judge_accounts(self) -> None:
+        """Each element is in one bucket, per replica, and the output is what they say."""
+        account = self.merge.account
+        for replica in {name for name, _, _ in self.fates}:
+            mine = Counter(reason for name, _, reason in self.fates if name == replica)
+            assert +account.reasons[replica] == mine
+            assert sum(account.buckets(replica).values()) == mine.total()
+        assert sum(account.buckets().values()) == len(self.fates) == account.came.total()
+        reasons = Counter(reason for _, _, reason in self.fates)
+        for kind, asked in (
+            (Insert, Reason.FIRST),
+            (Adjust, Reason.CORRECTED),
+            (Stable, Reason.LEADS),
+        ):
+            out = sum(isinstance(element, kind) for element in self.output)
+            assert account.went[kind] == out
+            assert account.added(kind) == out - reasons[asked] >= 0
+
+    def shown(self) -> dict[Identity, Time]:
+        """The end of each event on the output."""
+        return {event.identity: event.end for event in replay(self.output).history}
+
+    def ends(self, replica: str) -> dict[Identity, Time]:
+        """What this replica says of the events that may still change."""
+        key = self.merge.replicas[replica].key
+        return {
+            identity: node.ends[key]
+            for identity, node in self.merge.nodes.items()
+            if key in node.ends
+        }
+
+
+def histories_differ(output: Sequence[Element], truth: Sequence[Element]) -> bool:
+    return History.of(output) != History.of(truth)
+
+
+def shrinking(stream: Sequence[Element]) -> list[Element]:
+    """The stream with each longer end said by a removal and a new insert, and true stables."""
+    found: list[Element] = []
+    for e in stream:
+        if isinstance(e, Adjust) and e.end > e.old_end:
+            found += [
+                Adjust(e.payload, e.start, e.old_end, e.start),
+                Insert(e.payload, e.start, e.end),
+            ]
+        else:
+            found.append(e)
+    bound, kept = float("inf"), []
+    for e in reversed(found):
+        if isinstance(e, Stable):
+            if e.time > bound:
+                continue
+        elif not e.changes_nothing:
+            first = e.start if isinstance(e, Insert) else min(e.old_end, e.end)
+            bound = min(bound, first)
+        kept.append(e)
+    return kept[::-1]

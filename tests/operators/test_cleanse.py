@@ -1,0 +1,276 @@
+"""Laws of cleanse: only final events, in one order, for reference and kernel."""
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unary_driver import SCHEMA, bags, batch_of, broken_streams, cuts, streams
+
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.history import REASONS
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.model.element import Insert, Stable
+from anabranch.model.frozen import Status, status
+from anabranch.model.history import History, replay
+from anabranch.model.notation import parse
+from anabranch.model.properties import (
+    MergeCase,
+    StreamProperties,
+    cheapest,
+    missing_for,
+    observe,
+)
+from anabranch.model.time import FOREVER
+from anabranch.operators.cleanse import Cleanse, after_cleanse, payload_order
+from anabranch.operators.cleanse_kernel import CleanseState, release_order, step
+from anabranch.operators.merge.r1 import MergeR1
+from anabranch.operators.merge.r4 import MergeR4
+from anabranch.testing.cases import load_cases
+from anabranch.testing.strategies import interleavings, presentations, replicas
+
+CASES = load_cases(Path(__file__).parents[1] / "cases" / "cleanse.case")
+
+
+def run(stream):
+    cleanse = Cleanse()
+    return [out for element in stream for out in cleanse.push(element)]
+
+
+def events(output):
+    return [element.event for element in output if isinstance(element, Insert)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_reference_and_kernel_say_what_the_picture_says(case):
+    cleanse, state, said_so_far = Cleanse(), CleanseState(SCHEMA), []
+    for arrived, expected in case.steps():
+        elements = [element for _, element in arrived]
+        said = [out for element in elements for out in cleanse.push(element)]
+        assert said == list(expected), case.description
+        assert to_elements(step(state, batch_of(elements)).output) == said, case.description
+        said_so_far += said
+    assert History.of(said_so_far) == case.history, case.description
+
+
+def released_of(seen):
+    """The output's frontier and history, from the definition."""
+    waiting = [
+        event.start
+        for event in seen.history
+        if status(event.start, event.end, frontier=seen.frontier) is not Status.FROZEN
+    ]
+    bound = min([seen.frontier, *waiting])
+    final = [e for e in seen.history if e.start < bound or bound == FOREVER]
+    return bound, History.from_events(final)
+
+
+@given(broken_streams())
+def test_output_is_valid_ordered_and_the_final_part_at_every_prefix(stream):
+    cleanse, output = Cleanse(), []
+    for count, element in enumerate(stream, start=1):
+        output += cleanse.push(element)
+        cleanse.check()
+        seen, said = replay(stream[:count]), replay(output)
+        assert tuple(cleanse.violations) == seen.violations
+        assert said.violations == ()
+        assert (said.frontier, said.history) == released_of(seen)
+    assert all(isinstance(element, Insert | Stable) for element in output)
+    order = [(e.start, e.payload, e.end) for e in events(output)]
+    assert order == sorted(order)
+
+
+@given(streams())
+def test_at_the_end_nothing_is_lost_and_nothing_waits(stream):
+    output = run(stream)
+    assert History.of(output) == History.of(stream)
+    assert output[-1] == Stable(FOREVER)
+
+
+@given(st.data())
+def test_presentations_of_one_history_give_prefixes_of_one_sequence(data):
+    truth = data.draw(bags())
+    one, other = (
+        events(run(data.draw(presentations(truth, case=MergeCase.R4, closed=False))))
+        for _ in range(2)
+    )
+    common = min(len(one), len(other))
+    assert one[:common] == other[:common]
+
+
+@given(st.data())
+def test_any_cut_any_restart_same_sequence(data):
+    stream = data.draw(broken_streams())
+    state, output, wrong = CleanseState(SCHEMA), [], []
+    for begin, end in pairwise([0, *data.draw(cuts(len(stream)))]):
+        result = step(state, batch_of(stream[begin:end]))
+        state.check()
+        output += to_elements(result.output)
+        wrong += [(begin + p, REASONS[c]) for p, c in zip(*violations(result), strict=True)]
+        seen, said = replay(stream[:end]), replay(output)
+        assert said.violations == ()
+        assert (said.frontier, said.history) == released_of(seen)
+        assert wrong == [(v.position, v.reason) for v in seen.violations]
+        if data.draw(st.booleans()):
+            state = CleanseState.from_bytes(state.to_bytes(), SCHEMA)
+            state.check()
+    assert events(output) == events(run(stream))
+
+
+def violations(result):
+    return result.positions.tolist(), result.reasons.tolist()
+
+
+@given(broken_streams())
+def test_kernel_says_what_the_reference_says_after_every_element(stream):
+    state, reference = CleanseState(SCHEMA), Cleanse()
+    for element in stream:
+        assert to_elements(step(state, batch_of([element])).output) == list(
+            reference.push(element)
+        )
+        assert state.waiting == reference.waiting.total()
+
+
+@pytest.mark.parametrize("case", MergeCase)
+@given(st.data())
+def test_the_output_has_the_properties_that_are_promised(case, data):
+    stream = data.draw(streams(case))
+    promised = after_cleanse(observe([stream])).to_dict()
+    held = observe([run(stream)]).to_dict()
+    assert all(held[name] for name, promise in promised.items() if promise)
+
+
+def test_what_cleanse_makes_of_properties():
+    assert cheapest(after_cleanse(StreamProperties())) is MergeCase.R1
+    assert after_cleanse(StreamProperties(keyed=True)).keyed
+    strict = StreamProperties(strictly_increasing=True)
+    assert cheapest(after_cleanse(strict)) is MergeCase.R0
+
+
+@pytest.mark.parametrize("merge", [MergeR1, MergeR4], ids=["C+LM R1", "C+LM R4"])
+@given(st.data())
+def test_lmerge_section_6_d_cleanse_in_front_of_each_input(merge, data):
+    streams = data.draw(replicas(case=MergeCase.R4, history=bags()))
+    inputs = [run(stream) for stream in streams]
+    assert missing_for(observe(inputs), MergeCase.R1) == ()
+    merge, output = merge(), []
+    for number in range(len(inputs)):
+        merge.attach(str(number))
+    for number, element in data.draw(interleavings(inputs)):
+        output += merge.push(str(number), element).output
+        assert replay(output).violations == ()
+    assert History.of(output) == History.of(streams[0])
+    assert events(output) == events(max(inputs, key=len))
+
+
+def test_erratum_l13_order_and_stable_are_kept():
+    output = run(parse("insert a 1..9; insert b 2..3; stable 4; stable 10"))
+    assert output == parse("stable 1; insert a 1..9; insert b 2..3; stable 10")
+
+
+def test_erratum_l13_equal_starts_come_in_one_order_wherever_the_stables_are():
+    one = run(parse("insert a 1..9; insert b 1..3; stable 4; stable 10"))
+    other = run(parse("insert b 1..3; insert a 1..9; stable 10"))
+    assert events(one) == events(other)
+
+
+def test_erratum_l13_an_event_without_end_blocks_what_is_behind_it():
+    cleanse = Cleanse()
+    for element in parse("insert a 1..forever; insert b 2..3"):
+        cleanse.push(element)
+    assert cleanse.push(Stable(1_000_000)) == (Stable(1),)
+    assert cleanse.push(Stable(2_000_000)) == ()
+    assert events(cleanse.push(Stable(FOREVER))) == [
+        Insert("a", 1, FOREVER).event,
+        Insert("b", 2, 3).event,
+    ]
+
+
+def test_state_forgets_what_is_released():
+    state = CleanseState(SCHEMA)
+    for time in range(0, 40_000, 40):
+        some = [Insert(f"p{i}", time + i, time + i + 90) for i in range(40)]
+        step(state, batch_of([*some, Stable(time)]))
+    state.check()
+    assert state.waiting < 200
+    assert state.live.stored < 3_000
+    step(state, batch_of([Stable(FOREVER)]))
+    assert state.waiting == 0
+    assert repr(state).startswith("CleanseState(")
+
+
+KINDS = {
+    "float": (pa.float64(), [1.5, -math.inf, math.inf, math.nan, 0.0, None]),
+    "int": (pa.int64(), [10, 9, -1, None]),
+    "text": (pa.string(), ["b", "a", "ab", "", "ä", "Z", "'", None]),
+    "binary": (pa.binary(), [b"b", b"a", b"\xff", None]),
+    "decimal": (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("-2.00"), None]),
+    "instant": (pa.timestamp("us", "UTC"), [datetime(2026, m, 1, tzinfo=UTC) for m in (3, 1)]),
+    "date": (pa.date32(), [date(2026, 3, 1), date(2025, 3, 1), None]),
+    "boolean": (pa.bool_(), [True, False, None]),
+    "struct": (pa.struct({"x": pa.int8(), "y": pa.string()}), [(1, "b"), (1, "a"), (0, "z")]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.randoms(use_true_random=False))
+def test_kernel_orders_payloads_as_the_reference_does(kind, random):
+    arrow, values = KINDS[kind]
+    schema = ElementSchema(TimeType.BIGINT, pa.schema({"p": arrow}))
+    stream = [Insert(value, 1, end) for value in values for end in (3, 2)]
+    random.shuffle(stream)
+    output = to_elements(
+        step(CleanseState(schema), from_elements([*stream, Stable(9)], schema)).output
+    )
+    expected = sorted(stream, key=lambda e: (payload_order(e.payload), e.end))
+    said, ordered = (
+        [(payload_order(e.payload), e.end) for e in some] for some in (output[:-1], expected)
+    )
+    assert said == ordered
+
+
+NESTED = pa.schema(
+    {"l": pa.list_(pa.int8()), "s": pa.struct({"x": pa.list_(pa.float64())}), "h": pa.float16()}
+)
+
+
+@given(st.permutations(range(8)))
+def test_what_arrow_cannot_order_has_one_order_too(order):
+    lists = pa.array([[1], [2], [], None, [1, 2], [2, 1], [0], [None]], NESTED.field("l").type)
+    structs = pa.array(
+        [{"x": None}, None, {"x": [0.0]}, {"x": []}, {"x": [1.0]}, None, {"x": [2.0]}, None],
+        NESTED.field("s").type,
+    )
+    halves = pa.array(np.zeros(8, np.float16))
+    table = pa.table([lists, structs, halves], schema=NESTED)
+    start, end = np.ones(8, np.int64), np.full(8, 5)
+    known = table.take(release_order(start, table, end)).to_pylist()
+    shuffled = table.take(pa.array(order))
+    assert shuffled.take(release_order(start, shuffled, end)).to_pylist() == known
+
+
+def test_zeros_and_nans_of_any_sign_are_one_payload_in_the_order():
+    values = pa.array([0.0, -0.0, math.nan, -math.nan, 0.0, -0.0])
+    end = np.array([5, 4, 8, 7, 3, 2])
+    order = release_order(np.ones(6, np.int64), pa.table({"p": values}), end)
+    assert order.tolist() == [5, 4, 1, 0, 3, 2]
+
+
+def test_without_payload_columns_the_order_is_start_and_end():
+    schema = ElementSchema(TimeType.BIGINT, pa.schema({}))
+    stream = [Insert((), 2, 3), Insert((), 1, 5), Insert((), 1, 4), Stable(9)]
+    output = to_elements(step(CleanseState(schema), from_elements(stream, schema)).output)
+    assert output == [Insert((), 1, 4), Insert((), 1, 5), Insert((), 2, 3), Stable(9)]
+
+
+def test_payloads_of_mixed_kinds_have_an_order():
+    values = [None, (1, None), frozenset({1}), b"x", "x", 2, True, date(2026, 1, 1), math.nan]
+    ranked = [repr(value) for value in sorted(values, key=payload_order)]
+    assert ranked[:4] == ["True", "2", "nan", "'x'"]
+    assert ranked[-3:] == ["(1, None)", "frozenset({1})", "None"]

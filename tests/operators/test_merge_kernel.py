@@ -1,0 +1,172 @@
+"""Laws of the R3 kernel alone: by element it is the reference, in parts it is itself."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from merge_driver import SCHEMA, Kernel, Reference, cuts, quarrels, runs
+
+from anabranch.errors import StateError
+from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.history import History, replay
+from anabranch.model.notation import parse
+from anabranch.model.time import FOREVER
+from anabranch.operators.merge.r3_nodes import BLOCK
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.testing.strategies import interleavings, replicas
+
+GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
+
+
+@given(st.data())
+def test_by_element_the_output_is_the_reference_s_element_by_element(data):
+    arrived = data.draw(st.one_of(quarrels(), replicas().flatmap(interleavings)))
+    kernel, reference = Kernel(granularity="element"), Reference()
+    for number in sorted({number for number, _ in arrived}):
+        guarantee = data.draw(GUARANTEES)
+        kernel.attach(f"r{number}", guarantee)
+        reference.attach(f"r{number}", guarantee)
+    for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
+        kernel.step(runs(arrived[start:stop]))
+        for number, element in arrived[start:stop]:
+            reference.take(f"r{number}", [element])
+        assert kernel.output == reference.output
+        assert kernel.reasons == reference.reasons
+        assert (kernel.live, kernel.conflicts) == (reference.live, reference.conflicts)
+        assert len(kernel.state.settled) == len(reference.merge.settled)
+        if data.draw(st.booleans()):
+            kernel.restart()
+
+
+@given(st.data())
+def test_granularity_may_change_between_steps(data):
+    streams = data.draw(replicas())
+    arrived = data.draw(interleavings(streams))
+    merge = Kernel()
+    for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
+        merge.granularity = data.draw(st.sampled_from(["batch", "element"]))
+        merge.step(runs(arrived[start:stop]))
+        assert replay(merge.output).violations == ()
+    assert History.of(merge.output) == History.of(streams[0])
+    assert merge.live == 0
+
+
+@given(st.data())
+def test_saved_in_parts_and_restored_it_behaves_the_same(data):
+    """Steps, saves, crashes back to the last save, arrivals and departures, in any order."""
+    arrived = data.draw(quarrels())
+    kernel, other = Kernel(), Kernel()
+    for number in range(3):
+        kernel.attach(f"r{number}")
+        other.attach(f"r{number}")
+    for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
+        match data.draw(st.sampled_from(["save", "restore", "return", "go on"])):
+            case "save":
+                kernel.save()
+            case "restore":
+                # What was not saved is lost: save first, or the two would differ.
+                kernel.save()
+                kernel.restore()
+            case "return":
+                for merge in (kernel, other):
+                    _, attachment = merge.numbers["r1"]
+                    merge.detach("r1")
+                    merge.attach("r1", attachment=attachment + 1)
+            case _:
+                pass
+        results = [merge.step(runs(arrived[start:stop])) for merge in (kernel, other)]
+        assert kernel.output == other.output
+        assert kernel.reasons == other.reasons
+        assert results[0].conflicts == results[1].conflicts
+        assert kernel.state.replicas == other.state.replicas
+
+
+def some_blocks() -> Kernel:
+    """Events in three blocks, saved."""
+    kernel = Kernel()
+    kernel.take("1", [Insert(f"p{i}", i, i + 10_000) for i in range(3 * BLOCK)])
+    kernel.save()
+    return kernel
+
+
+def test_a_save_writes_only_what_changed():
+    kernel = some_blocks()
+    parts = {f"{kind}/{k}" for kind in ("nodes", "payload") for k in range(3)}
+    assert set(kernel.saved) == {"control", *parts}
+    kernel.take("1", [Adjust("p5", 5, 10_005, 10_006)])
+    saved = kernel.state.parts(since=kernel.saved_at)
+    assert set(saved.written) == {"control", "nodes/0"}
+    kernel.take("2", [Insert("p2000", 2_000, 12_000), Insert("new", 4_000, 5_000)])
+    saved = kernel.state.parts(since=saved.mark)
+    assert set(saved.written) == {"control", "nodes/1", "nodes/3", "payload/3"}
+    assert set(kernel.state.parts(since=saved.mark).written) == {"control"}
+    assert saved.deleted == ()
+
+
+def test_a_block_without_events_and_names_that_are_forgotten_are_deleted():
+    kernel = some_blocks()
+    kernel.take("2", [])
+    kernel.take("1", [Stable(10_000 + BLOCK)])
+    saved = kernel.state.parts(since=kernel.saved_at)
+    assert saved.deleted == ("nodes/0", "payload/0")
+    assert set(saved.written) == {"control", "settled/0"}
+    kernel.save()
+    kernel.take("1", [Stable(FOREVER)])
+    kernel.take("2", [Stable(FOREVER)])
+    kernel.save()
+    # The last block of names is kept until it is full.
+    assert set(kernel.saved) == {"control", "settled/0"}
+    kernel.restore()
+    assert (kernel.live, len(kernel.state.settled)) == (0, 0)
+
+
+def test_names_go_on_from_block_to_block():
+    kernel = Kernel()
+    kernel.take("2", [])
+    for at in range(3):
+        kernel.take(
+            "1", [Insert(f"p{i}", i, i + 1) for i in range(at * 3_000, at * 3_000 + 3_000)]
+        )
+        kernel.take("1", [Stable(at * 3_000 + 3_000)])
+        kernel.save()
+        kernel.restore()
+    kernel.take("2", [Stable(5_000)])
+    kernel.save()
+    assert {name for name in kernel.saved if "settled" in name} == {"settled/1", "settled/2"}
+    kernel.restore()
+    assert len(kernel.state.settled) == 8_999 - 4_999
+    kernel.take("2", [Insert("p8000", 8_000, 8_001), Insert("q", 8_000, 8_001)])
+    assert [reason.name for reason in kernel.reasons[-2:]] == ["SETTLED", "LATE"]
+
+
+def test_parts_of_different_saves_are_refused_by_name():
+    kernel = some_blocks()
+    old = dict(kernel.saved)
+    kernel.take("1", [Adjust("p5", 5, 10_005, 10_006)])
+    kernel.save()
+    for name in ("control", "nodes/1", "payload/2"):
+        with pytest.raises(StateError, match=f"no part '{name}'"):
+            R3State.from_parts({k: v for k, v in kernel.saved.items() if k != name}, SCHEMA)
+    with pytest.raises(StateError, match="part 'nodes/0' of the state is of change 2, the"):
+        R3State.from_parts(kernel.saved | {"nodes/0": old["nodes/0"]}, SCHEMA)
+    R3State.from_parts(old | {"nodes/7": b"left over"}, SCHEMA).check()
+    whole = R3State.from_bytes(kernel.state.to_bytes(), SCHEMA)
+    assert len(whole.parts(since=kernel.saved_at).written) == len(kernel.saved)
+
+
+def test_a_replica_that_missed_what_was_promised_is_in_conflict_once():
+    kernel, reference = Kernel(), Reference()
+    for merge in (kernel, reference):
+        merge.attach("1")
+        merge.attach("2")
+        merge.take("1", parse("insert a 1..90; insert b 2..90; insert c 3..90; stable 5"))
+        merge.take("2", parse("insert b 2..90; stable 6"))
+        assert merge.conflicts == 2
+        merge.take("1", parse("stable 7"))
+        merge.take("2", parse("stable 8"))
+        merge.detach("2")
+        merge.attach("2", attachment=2)
+        merge.take("2", parse("stable 9"))
+        assert merge.conflicts == 3
+        assert merge.live == 3

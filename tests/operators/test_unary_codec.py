@@ -1,0 +1,61 @@
+"""States of operators of one input: what is of another kind is refused by name."""
+
+import pyarrow as pa
+import pytest
+from unary_driver import SCHEMA, batch_of
+
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import StateError
+from anabranch.model.notation import parse
+from anabranch.operators.normalise_kernel import FORMAT, NormaliseState, step
+from anabranch.operators.unary_codec import StateFormat
+
+
+def written() -> bytes:
+    state = NormaliseState(SCHEMA)
+    step(state, batch_of(parse("insert a 1..5; insert b 2..9; insert a 5..7; stable 3")))
+    return state.to_bytes()
+
+
+def test_a_state_comes_back_as_it_was():
+    state = NormaliseState.from_bytes(written(), SCHEMA)
+    assert state.frontier == 3
+    assert state.to_bytes() == written()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [StateFormat("cleanse", 1, FORMAT.columns), StateFormat("normalise", 2, FORMAT.columns)],
+    ids=["operator", "version"],
+)
+def test_another_kind_of_state_is_refused(other):
+    state = NormaliseState(SCHEMA)
+    with pytest.raises(StateError, match="the state is 'anabranch normalise' version 1, this"):
+        other.read(written(), SCHEMA, state.live)
+
+
+def test_another_payload_is_refused():
+    other = ElementSchema(TimeType.BIGINT, pa.schema({"q": pa.int64()}))
+    with pytest.raises(StateError, match=r"payload \(p string\), the input has .* \(q int64\)"):
+        NormaliseState.from_bytes(written(), other)
+
+
+def test_other_times_are_refused():
+    other = ElementSchema(TimeType.TIMESTAMP, SCHEMA.payload)
+    with pytest.raises(StateError, match="the state has bigint times"):
+        NormaliseState.from_bytes(written(), other)
+
+
+@pytest.mark.parametrize("data", [b"", b"not a state"])
+def test_damaged_bytes_are_refused(data):
+    with pytest.raises(StateError, match="normalise: the bytes are not a state"):
+        NormaliseState.from_bytes(data, SCHEMA)
+
+
+def test_a_table_that_is_no_state_is_refused():
+    sink = pa.BufferOutputStream()
+    table = pa.table({"x": [1]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(StateError, match="the state is unknown"):
+        NormaliseState.from_bytes(sink.getvalue().to_pybytes(), SCHEMA)
