@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV ?= $(shell command -v uv 2>/dev/null)
 PART ?=
+SEED ?= 0
 FIG ?=
 export UV
 
@@ -54,8 +55,9 @@ test: check  ## all that CI checks: check, every test (Spark and packaging too)
 	@ANABRANCH_PROFILE=ci $(BIN)/pytest -m "not deep"
 
 .PHONY: test-deep
-test-deep: $(READY)  ## heavy runs: PART=path or PART='path -k words' picks some of them
-	@ANABRANCH_PROFILE=deep PYTHONPATH=tests $(BIN)/pytest -p resume -m deep $(or $(PART),tests)
+test-deep: $(READY)  ## heavy runs and laws tried hard, resumable: PART=path or 'path -k words'; SEED=n
+	@ANABRANCH_PROFILE=deep PYTHONPATH=tests $(BIN)/pytest -p resume \
+	  -m "deep or (hypothesis and not spark)" --hypothesis-seed=$(SEED) $(or $(PART),tests)
 
 .PHONY: coverage
 coverage: $(READY)  ## branches of model, batch and operators that the tests reach (kernels uncompiled)

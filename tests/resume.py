@@ -30,6 +30,7 @@ class Resume:
 
     def __init__(self) -> None:
         self.key = state_of_the_checkout()
+        self.seed = ""
         self.passed: dict[str, list[str]] = (
             json.loads(FILE.read_text()) if FILE.exists() else {}
         )
@@ -37,18 +38,24 @@ class Resume:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
+        self.seed = str(config.getoption("hypothesis_seed", ""))
         done = set(self.passed.get(self.key, []))
-        again = [item for item in items if item.nodeid in done]
+        again = [item for item in items if self.name(item.nodeid) in done]
         if again:
-            items[:] = [item for item in items if item.nodeid not in done]
+            items[:] = [item for item in items if self.name(item.nodeid) not in done]
             config.hook.pytest_deselected(items=again)
             print(
                 f"\n{len(again)} tests passed at this commit before; remove {FILE} to run all"
             )
 
+    def name(self, test: str) -> str:
+        """A test and the seed of its random streams: another seed is another run."""
+        return f"{test} seed={self.seed}"
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.passed and "deep" in report.keywords:
-            self.passed = {self.key: [*self.passed.get(self.key, []), report.nodeid]}
+        if report.when == "call" and report.passed:
+            done = [*self.passed.get(self.key, []), self.name(report.nodeid)]
+            self.passed = {self.key: done}
             FILE.parent.mkdir(exist_ok=True)
             FILE.write_text(json.dumps(self.passed, indent=1))
 
