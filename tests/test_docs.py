@@ -1,5 +1,6 @@
 """What the pages say is true: blocks run, named files and tests exist, options are real."""
 
+import json
 import re
 import subprocess
 import sys
@@ -111,6 +112,21 @@ def test_python_blocks_run(page: Path, program: str, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, f"{page}:\n{program}\n{ran.stderr}"
+
+
+def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
+    results = {
+        name: json.loads((ROOT / "benchmarks" / "results" / f"merge_{name}.json").read_text())
+        for name in ("throughput", "sweep", "memory")
+    }
+    small, large = results["throughput"]["r3"][:2]
+    million = next(p for p in results["sweep"]["live_events"] if p["value"] == 1_000_000)
+    page = (ROOT / "README.md").read_text()
+    assert f"{small['r3_to_polars_unique']} of its speed with 100-byte payloads" in page
+    assert f"{large['r3_to_polars_unique']} with 1000 bytes" in page
+    assert f"{small['r3_to_reference']} times the element-by-element form" in page
+    assert f"leave {million['to_first']} of the speed" in page
+    assert f"need {results['memory']['r3_ten_inputs_to_two']} times the memory" in page
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
