@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 _SLOW = (HealthCheck.too_slow,)
 
 settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=300, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=150, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile(
     "deep", max_examples=10_000, deadline=None, suppress_health_check=_SLOW
 )
