@@ -23,7 +23,7 @@ GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 def test_by_element_the_output_is_the_reference_s_element_by_element(data):
     arrived = data.draw(st.one_of(quarrels(), replicas().flatmap(interleavings)))
     kernel, reference = Kernel(granularity="element"), Reference()
-    for number in sorted({number for number, _ in arrived}):
+    for number in range(1 + max((number for number, _ in arrived), default=0)):
         guarantee = data.draw(GUARANTEES)
         kernel.attach(f"r{number}", guarantee)
         reference.attach(f"r{number}", guarantee)
@@ -35,8 +35,16 @@ def test_by_element_the_output_is_the_reference_s_element_by_element(data):
         assert kernel.reasons == reference.reasons
         assert (kernel.live, kernel.conflicts) == (reference.live, reference.conflicts)
         assert len(kernel.state.settled) == len(reference.merge.settled)
-        if data.draw(st.booleans()):
-            kernel.restart()
+        match data.draw(st.sampled_from(["restart", "return", "go on"])):
+            case "restart":
+                kernel.restart()
+            case "return":
+                attachment = kernel.numbers["r0"][1] + 1
+                for merge in (kernel, reference):
+                    merge.detach("r0")
+                    merge.attach("r0", attachment=attachment)
+            case _:
+                pass
 
 
 @given(st.data())
