@@ -10,9 +10,10 @@ from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4, shrinking
 from anabranch.model.conditions import breaches_r4
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History, replay
+from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.contract import Bucket
+from anabranch.operators.merge.contract import Bucket, Reason
 from anabranch.testing.strategies import interleavings, replicas
 
 GRANULARITIES = st.sampled_from(["batch", "element"])
@@ -73,6 +74,9 @@ def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
         reference.attach(f"r{number}", guarantee)
     for _, some in steps(data, arrived):
         kernel.step(some)
+        for name, _ in some:  # a step announces all that arrive in it, also who had left
+            if name not in reference.merge.replicas:
+                reference.attach(name)
         for name, elements in some:
             reference.take(name, elements)
         agree(kernel, reference)
@@ -81,6 +85,16 @@ def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
             kernel.restart()
         if data.draw(st.integers(0, 9)) == 0:
             change_membership(data, kernel, reference)
+
+
+def test_a_replica_that_arrives_in_a_step_is_known_from_its_beginning():
+    told, copy = parse("insert a 0..1; stable 5"), parse("insert a 0..1")
+    together, apart = KernelR4(False, "element"), KernelR4(False, "element")
+    together.step([("r0", told), ("r1", copy)])
+    assert together.reasons[-1] is Reason.SETTLED
+    apart.step([("r0", told)])
+    apart.step([("r1", copy)])
+    assert apart.reasons[-1] is Reason.LATE
 
 
 def change_membership(data, kernel, reference):
