@@ -2,27 +2,65 @@
 
 A plugin for `make test-deep` (`-p resume`).  It remembers in `deep/passed.json`, by commit,
 which tests have passed; a changed checkout has a key of its own: nothing stale is believed.
+
+A law that passed is also written down, with its seed, its commit and how many generated
+streams it judged, in `benchmarks/results/laws.json`: the record that is committed.
 """
 
 import hashlib
 import json
+import re
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 FILE = Path("deep/passed.json")
+RECORD = Path("benchmarks/results/laws.json")
+_PASSING = re.compile(r"(\d+) passing")
+
+
+def _git(*words: str) -> bytes:
+    return subprocess.run(["git", *words], capture_output=True, check=True).stdout
 
 
 def state_of_the_checkout() -> str:
     """The commit, and a digest of what is not committed."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    changes = subprocess.run(
-        ["git", "diff", "HEAD", "--", "src", "tests"], capture_output=True, check=True
-    ).stdout
-    return f"{commit}-{hashlib.sha256(changes).hexdigest()[:12]}"
+    changes = _git("diff", "HEAD", "--", "src", "tests")
+    return f"{_commit()}-{hashlib.sha256(changes).hexdigest()[:12]}"
+
+
+def _commit() -> str:
+    return _git("rev-parse", "HEAD").decode().strip()
+
+
+def streams_in(statistics: str) -> int:
+    """How many generated examples a law accepted, as Hypothesis reports it.
+
+    >>> streams_in("  - 10 passing, 0 failing, and 3 invalid test cases")
+    10
+    """
+    return sum(int(count) for count in _PASSING.findall(statistics))
+
+
+class Record:
+    """The laws that passed, each with its last run for a seed; sorted, so that it diffs."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, dict[str, Any]] = {}
+        if RECORD.exists():
+            self.runs = json.loads(RECORD.read_text())["laws"]
+
+    def add(self, name: str, *, streams: int, seconds: float, commit: str) -> None:
+        """Write down one law, at once."""
+        seconds = round(seconds, 1)
+        self.runs[name] = {"streams": streams, "seconds": seconds, "commit": commit}
+        total = sum(run["streams"] for run in self.runs.values())
+        laws = dict(sorted(self.runs.items()))
+        text = json.dumps({"streams": total, "laws": laws}, indent=1)
+        RECORD.write_text(text + "\n")
 
 
 class Resume:
@@ -30,7 +68,9 @@ class Resume:
 
     def __init__(self) -> None:
         self.key = state_of_the_checkout()
+        self.commit = _commit()[:12]
         self.seed = ""
+        self.record = Record()
         self.passed: dict[str, list[str]] = (
             json.loads(FILE.read_text()) if FILE.exists() else {}
         )
@@ -52,12 +92,20 @@ class Resume:
         """A test and the seed of its random streams: another seed is another run."""
         return f"{test} seed={self.seed}"
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
         if report.when == "call" and report.passed:
-            done = [*self.passed.get(self.key, []), self.name(report.nodeid)]
-            self.passed = {self.key: done}
+            name = self.name(report.nodeid)
+            self.passed = {self.key: [*self.passed.get(self.key, []), name]}
             FILE.parent.mkdir(exist_ok=True)
             FILE.write_text(json.dumps(self.passed, indent=1))
+            if streams := streams_in(getattr(item, "hypothesis_statistics", "")):
+                seconds = report.duration
+                self.record.add(name, streams=streams, seconds=seconds, commit=self.commit)
+        return report
 
 
 def pytest_configure(config: pytest.Config) -> None:
