@@ -21,6 +21,7 @@ from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import MAX_CHUNKS
 from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
+from anabranch.operators.state_codec import write_tables
 
 DATA = Path(__file__).parent / "data"
 
@@ -102,7 +103,7 @@ def test_another_case_is_refused():
 def test_foreign_bytes_are_refused(case):
     with pytest.raises(StateError, match="not a state of"):
         OrderedState.from_bytes(b"something else", case, SCHEMA)
-    table = ordered_codec._write(pa.table({"x": [1]}))
+    table = write_tables(pa.table({"x": [1]}))
     with pytest.raises(StateError, match="'unknown' version unknown"):
         OrderedState.from_bytes(table, case, SCHEMA)
     with pytest.raises(StateError, match="not a state of"):

@@ -1,5 +1,7 @@
 """The state of merge R4: it survives its bytes, is refused by name, and checks itself."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,6 +22,7 @@ from anabranch.operators.merge.contract import GAPS_SHOWN, REASONS, Arrival
 from anabranch.operators.merge.r4_kernel import step
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.route import route
+from anabranch.operators.state_codec import write_tables
 from anabranch.testing.strategies import interleavings, replicas
 
 
@@ -63,7 +66,7 @@ def test_an_empty_state_of_bags_survives_its_bytes():
 
 
 def test_another_version_of_r4_is_refused_by_both_names(monkeypatch):
-    monkeypatch.setattr(r4_codec, "VERSION", 7)
+    monkeypatch.setattr(r4_codec, "KIND", replace(r4_codec.KIND, version=7))
     data = some_state().to_bytes()
     monkeypatch.undo()
     with pytest.raises(StateError, match=r"'anabranch merge r4' version 7.*version 1"):
@@ -74,7 +77,7 @@ def test_foreign_bytes_are_no_r4_state():
     with pytest.raises(StateError, match="not a state of"):
         R4State.from_bytes(b"something else", SCHEMA)
     with pytest.raises(StateError, match="'unknown' version unknown"):
-        R4State.from_bytes(r4_codec._write(pa.table({"x": [1]})), SCHEMA)
+        R4State.from_bytes(write_tables(pa.table({"x": [1]})), SCHEMA)
     with pytest.raises(StateError, match="not a state of"):
         R4State.from_bytes(some_state().to_bytes()[:-400], SCHEMA)
 

@@ -1,5 +1,6 @@
 """The state of merge R3: it survives its bytes, is refused by name, and checks itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,10 @@ from anabranch.operators.merge import r3_codec, r3_index
 from anabranch.operators.merge.contract import REASONS, Arrival
 from anabranch.operators.merge.r3_kernel import step
 from anabranch.operators.merge.r3_nodes import ABSENT
-from anabranch.operators.merge.r3_settled import UNKNOWN, Settled
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.route import EVERY_LANE, route
+from anabranch.operators.merge.settled import UNKNOWN, Settled
+from anabranch.operators.state_codec import write_tables
 
 
 def some_state():
@@ -53,7 +55,7 @@ def test_an_empty_state_survives_its_bytes():
 
 
 def test_another_version_is_refused_by_both_names(monkeypatch):
-    monkeypatch.setattr(r3_codec, "VERSION", 7)
+    monkeypatch.setattr(r3_codec, "KIND", replace(r3_codec.KIND, version=7))
     data = some_state().to_bytes()
     monkeypatch.undo()
     with pytest.raises(StateError, match=r"'anabranch merge r3' version 7.*version 1 and 2"):
@@ -65,7 +67,7 @@ def test_foreign_bytes_are_refused():
         R3State.from_bytes(b"something else", SCHEMA)
     table = pa.table({"x": [1]})
     with pytest.raises(StateError, match="'unknown' version unknown"):
-        R3State.from_bytes(r3_codec.write_tables(table), SCHEMA)
+        R3State.from_bytes(write_tables(table), SCHEMA)
     with pytest.raises(StateError, match="not a state of"):
         R3State.from_bytes(some_state().to_bytes()[:-400], SCHEMA)
 

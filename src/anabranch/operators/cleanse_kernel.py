@@ -40,7 +40,7 @@ from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import judge
 from anabranch.operators.unary_live import LiveEvents, data_payload
 
-FORMAT: Final = StateFormat("cleanse", version=1, columns=("start", "end"))
+FORMAT: Final = StateFormat.of("cleanse", ("start", "end"))
 _START, _END = range(2)
 
 

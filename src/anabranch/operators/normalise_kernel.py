@@ -41,7 +41,7 @@ from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import Judged, judge
 from anabranch.operators.unary_live import LiveEvents, data_payload
 
-FORMAT: Final = StateFormat("normalise", version=1, columns=("start", "end", "run"))
+FORMAT: Final = StateFormat.of("normalise", ("start", "end", "run"))
 _START, _END, _RUN = range(3)
 
 

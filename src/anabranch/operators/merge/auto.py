@@ -14,16 +14,15 @@ Papers: LMerge IV-G: properties that hold decide the algorithm; here, those that
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge import r3_kernel, r4_codec, r4_kernel
 from anabranch.operators.merge.contract import Arrival, Granularity, StepResult
-from anabranch.operators.merge.r3_members import ReplicaStatus
+from anabranch.operators.merge.members import ReplicaStatus
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_carry import from_r3, meets_duplicate
 from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.state_codec import kind_of
 
 
 @dataclass(eq=False)
@@ -84,7 +83,7 @@ class AutoState:
     @classmethod
     def from_bytes(cls, data: bytes, schema: ElementSchema) -> "AutoState":
         """The state that was written, of whichever case; StateError if it is neither."""
-        if _kind(data) == r4_codec.KIND:
+        if kind_of(data) == r4_codec.KIND.name:
             return cls(R4State.from_bytes(data, schema))
         return cls(R3State.from_bytes(data, schema))
 
@@ -102,13 +101,3 @@ def step(
             return r3_kernel.step(state.current, arrivals, granularity=granularity)
         state.current = from_r3(state.current)
     return r4_kernel.step(state.current, arrivals, granularity=granularity)
-
-
-def _kind(data: bytes) -> str | None:
-    """What the first Arrow stream says of itself; None if it is none."""
-    try:
-        with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
-            kind = (reader.schema.metadata or {}).get(b"kind")
-    except (pa.ArrowInvalid, OSError):
-        return None
-    return None if kind is None else kind.decode()

@@ -16,7 +16,6 @@ Papers: LMerge IV-A to IV-C, V-B, V-C; erratum D21 for the one stable.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.admit import admit
 from anabranch.operators.merge.contract import (
     BUCKET_OF,
     Arrival,
@@ -51,7 +51,6 @@ from anabranch.operators.merge.ordered_scan import (
     scan,
 )
 from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.merge.r3_admit import admit
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +77,7 @@ def step(
     if granularity not in ("element", "batch"):
         message = f"merge: granularity is '{granularity}'; it is 'element' or 'batch'"
         raise UsageError(message)
-    # What `admit` needs of a state, ours has too.
-    admit(cast("Any", state), arrivals)
+    admit(state, arrivals)
     counts, conflicts = state.counts, state.conflicts
     work = _scan(state, arrivals)
     _settle(state, work)

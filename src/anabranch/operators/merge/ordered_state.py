@@ -22,10 +22,10 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.contract import Reason, Resolved
+from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
-from anabranch.operators.merge.r3_members import Members, ReplicaStatus
 
 CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
 
@@ -81,31 +81,19 @@ class OrderedState:
 
     def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
         """The row of this attachment; a new one starts from nothing (errata L7 and L8)."""
-        row = self.members.find(name)
-        if row is not None and self.members.attachment[row] == attachment:
-            return row
+        row = self.members.row_of_attachment(name, attachment)
         if row is not None:
-            self.require_attachment(name, attachment)
+            return row
+        if name in self.members.names:
             self.detach(name)
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.last_start = np.append(self.last_start, NEVER_UNITS)
         self.group.attach()
         return len(self.members) - 1
 
-    def require_attachment(self, name: str, attachment: int) -> None:
-        """Refuse an attachment that was replaced by a greater one."""
-        row = self.members.find(name)
-        if row is not None and attachment < self.members.attachment[row]:
-            message = (
-                f"merge: replica '{name}' arrives with attachment {attachment}, but "
-                f"{self.members.attachment[row]} has replaced it; give each return of a "
-                "replica a greater attachment number"
-            )
-            raise UsageError(message)
-
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
-        row = self._find(name, "detached")
+        row = self.members.row_of(name, "detached")
         rows = np.flatnonzero(self.held.replica == row)
         if len(rows):
             reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
@@ -121,7 +109,7 @@ class OrderedState:
 
         What it has waiting comes out with the next step.
         """
-        self.members.guarantee[self._find(name, "promoted")] = NEVER_UNITS
+        self.members.guarantee[self.members.row_of(name, "promoted")] = NEVER_UNITS
 
     def to_bytes(self) -> bytes:
         """The whole state, versioned; see `ordered_codec`."""
@@ -151,13 +139,3 @@ class OrderedState:
         assert not joined[self.held.replica].any(), f"held, though joined: {self!r}"
         assert (self.held.start >= self.frontier).all(), f"held for nothing: {self!r}"
         assert self.frontier < FOREVER_UNITS or not len(self.held), f"has ended: {self!r}"
-
-    def _find(self, name: str, what: str) -> int:
-        row = self.members.find(name)
-        if row is None:
-            message = (
-                f"merge: replica '{name}' cannot be {what}, attached are "
-                f"{self.members.names}; check the name"
-            )
-            raise UsageError(message)
-        return row

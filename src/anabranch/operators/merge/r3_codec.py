@@ -11,7 +11,6 @@ every step, with salts instead of comparisons, and replicas counted from 0) is r
 state of another kind or version is refused by name, never guessed at.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,11 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.batch.batch import Ints
-from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
-from anabranch.errors import StateError
-from anabranch.operators.merge.r3_members import COLUMNS, Members
+from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.members_codec import members_table, read_members
 from anabranch.operators.merge.r3_nodes import (
     ABSENT,
     BORN,
@@ -36,15 +34,13 @@ from anabranch.operators.merge.r3_nodes import (
     ROW,
     Nodes,
 )
-from anabranch.operators.merge.r3_settled import END, Settled
 from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.settled import END, Settled
 from anabranch.operators.merge.slots import HIGH, LOW, START
+from anabranch.operators.state_codec import StateKind, column_of, to_table, write_tables
 
-KIND: Final = "anabranch merge r3"
-VERSION: Final = 2
-READ_VERSIONS: Final = ("1", "2")
+KIND: Final = StateKind("anabranch merge r3", version=2, reads=(1, 2))
 
-_TYPES: Final = {np.dtype(np.int8): pa.int8(), np.dtype(np.int64): pa.int64()}
 _SETTLED: Final = {"start": START, "high": HIGH, "low": LOW, "end": END}
 # Version 1 called the first word of the hash high.
 _SETTLED_V1: Final = {"start": START, "high": LOW, "low": HIGH, "end": END}
@@ -63,12 +59,10 @@ def write_state(state: R3State) -> bytes:
 
 def read_state(data: bytes, schema: ElementSchema) -> R3State:
     """The state that was written, ready for the next step."""
-    source = pa.BufferReader(data)
-    control = read_table_of(source)
-    header = header_of(control)
-    require_kind(header)
-    nodes, known, payload = (read_table_of(source) for _ in range(3))
-    require_payload(header, payload, schema)
+    streams = KIND.open(data)
+    control, header = streams.first()
+    nodes, known, payload = (streams.next() for _ in range(3))
+    KIND.require_payload(header, payload, schema)
     members = read_members(control, header)
     is_old = header["version"] == "1"
     rows = _read_rows_v1(nodes, members) if is_old else read_rows(nodes, members)
@@ -99,33 +93,15 @@ def new_state(schema: ElementSchema, header: dict[str, str], members: Members) -
 
 def control_table(state: R3State) -> pa.Table:
     """The replicas, with the header of the state."""
-    header = {
-        "kind": KIND,
-        "version": str(VERSION),
-        "time": state.schema.time.value,
-        "frontier": str(state.frontier),
-        "conflicts": str(state.conflicts),
-        "next_born": str(state.next_born),
-        "next_serial": str(state.members.next_serial),
-        "settled": str(state.settled.first),
-        "mark": str(state.mark),
-    }
-    columns = {name: getattr(state.members, name) for name in COLUMNS}
-    names = pa.array(state.members.names, pa.string())
-    return to_table(columns).append_column("name", names).replace_schema_metadata(header)
-
-
-def read_members(control: pa.Table, header: dict[str, str]) -> Members:
-    """The replicas."""
-    # Control is changed in place by the next step; a view of the bytes may not be.
-    columns = {
-        name: column_of(control, name).copy()
-        for name in COLUMNS
-        if name in control.column_names
-    }
-    columns.setdefault("serial", np.arange(control.num_rows))
-    next_serial = int(header.get("next_serial", control.num_rows))
-    return Members(control.column("name").to_pylist(), **columns, next_serial=next_serial)
+    header = KIND.header(
+        time=state.schema.time.value,
+        frontier=state.frontier,
+        conflicts=state.conflicts,
+        next_born=state.next_born,
+        settled=state.settled.first,
+        mark=state.mark,
+    )
+    return members_table(state.members, header)
 
 
 def node_table(state: R3State, ids: Ints) -> pa.Table:
@@ -192,70 +168,3 @@ def payload_table(state: R3State, ids: Ints) -> pa.Table:
     """The payloads of these nodes."""
     rows = state.nodes.rows[ids, ROW]
     return state.nodes.take(rows).replace_schema_metadata(None)
-
-
-def require_kind(header: dict[str, str], readable: Sequence[str] = READ_VERSIONS) -> None:
-    """Refuse what this program cannot read, by both names."""
-    kind, version = header.get("kind", "unknown"), header.get("version", "unknown")
-    if kind != KIND or version not in readable:
-        message = (
-            f"merge: the state is '{kind}' version {version}, this program reads '{KIND}' "
-            f"version {' and '.join(readable)}; continue with the version that wrote it, or "
-            "start with a new checkpoint and output folder"
-        )
-        raise StateError(message)
-
-
-def require_payload(header: dict[str, str], payload: pa.Table, schema: ElementSchema) -> None:
-    """Refuse a state of other columns than the input has."""
-    if payload.schema != schema.payload or header["time"] != schema.time.value:
-        message = (
-            f"merge: the state has {header['time']} times and the payload "
-            f"{_show(payload.schema)}, the input has {schema.time.value} times and "
-            f"{_show(schema.payload)}; the columns of a running merge cannot change, start "
-            "with a new checkpoint and output folder"
-        )
-        raise StateError(message)
-
-
-def _show(schema: pa.Schema) -> str:
-    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"
-
-
-def header_of(table: pa.Table) -> dict[str, str]:
-    """The metadata of a table, as text."""
-    return {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
-
-
-def to_table(columns: dict[str, NDArray[Any]]) -> pa.Table:
-    """Columns of numbers as a table."""
-    return pa.table({name: to_arrow(c, _TYPES[c.dtype]) for name, c in columns.items()})
-
-
-def column_of(table: pa.Table, name: str) -> NDArray[Any]:
-    """A column of numbers."""
-    kind = table.schema.field(name).type
-    return numbers(table.column(name), np.dtype(kind.to_pandas_dtype()))
-
-
-def write_tables(*tables: pa.Table) -> bytes:
-    """Arrow streams, one after the other."""
-    sink = pa.BufferOutputStream()
-    for table in tables:
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def read_table_of(source: pa.BufferReader) -> pa.Table:
-    """The next stream."""
-    try:
-        with pa.ipc.open_stream(source) as reader:
-            return reader.read_all()
-    except (pa.ArrowInvalid, OSError) as error:
-        message = (
-            f"merge: the bytes are not a state of '{KIND}' ({error}); the checkpoint is "
-            "damaged or not ours; start with a new checkpoint and output folder"
-        )
-        raise StateError(message) from error

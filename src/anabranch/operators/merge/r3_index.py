@@ -24,7 +24,7 @@ from anabranch.batch.hashing import hash_columns, hash_payload
 from anabranch.batch.kernel import frozen_rows
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.r3_nodes import ROW, Nodes
-from anabranch.operators.merge.r3_settled import UNKNOWN, Settled
+from anabranch.operators.merge.settled import UNKNOWN, Settled
 from anabranch.operators.merge.slots import NOBODY, Asked
 
 Hashes = NDArray[np.uint64]

@@ -30,9 +30,9 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
+from anabranch.operators.merge.admit import admit
 from anabranch.operators.merge.contract import BUCKET_OF, Arrival, StepResult
 from anabranch.operators.merge.r3_account import StepEnd, explain
-from anabranch.operators.merge.r3_admit import admit
 from anabranch.operators.merge.r3_emit import Output
 from anabranch.operators.merge.r3_index import Located, locate
 from anabranch.operators.merge.r3_loop import (

@@ -20,9 +20,8 @@ import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.batch.schema import ElementSchema
-from anabranch.errors import UsageError
+from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.r3_agenda import Agenda
-from anabranch.operators.merge.r3_members import Members, ReplicaStatus
 from anabranch.operators.merge.r3_nodes import (
     ABSENT,
     BORN,
@@ -36,8 +35,9 @@ from anabranch.operators.merge.r3_nodes import (
     SHOWN,
     Nodes,
 )
-from anabranch.operators.merge.r3_settled import END, Settled
+from anabranch.operators.merge.settled import END, Settled
 from anabranch.operators.merge.slots import HIGH, LOW, START
+from anabranch.operators.state_parts import Saved
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +72,6 @@ class LiveEvents:
 
     def __len__(self) -> int:
         return len(self.start)
-
-
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """What changed in a state, by name of part; apply it to what was saved before.
-
-    `deleted` parts may never have been there.  `mark` is what to give as `since` next time.
-    """
-
-    written: Mapping[str, bytes]
-    deleted: tuple[str, ...]
-    mark: int
 
 
 @dataclass(eq=False)
@@ -150,11 +138,10 @@ class R3State:
 
     def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
         """The column of this attachment; a new one starts from nothing (erratum L8)."""
-        row = self.members.find(name)
-        if row is not None and self.members.attachment[row] == attachment:
-            return row
+        row = self.members.row_of_attachment(name, attachment)
         if row is not None:
-            self.require_attachment(name, attachment)
+            return row
+        if name in self.members.names:
             self.detach(name)
         self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
@@ -162,26 +149,9 @@ class R3State:
         self.agenda.add_replica(self.nodes)
         return len(self.members) - 1
 
-    def require_attachment(self, name: str, attachment: int) -> None:
-        """Refuse an attachment that was replaced by a greater one."""
-        row = self.members.find(name)
-        if row is not None and attachment < self.members.attachment[row]:
-            message = (
-                f"merge: replica '{name}' arrives with attachment {attachment}, but "
-                f"{self.members.attachment[row]} has replaced it; give each return of a "
-                "replica a greater attachment number"
-            )
-            raise UsageError(message)
-
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
-        row = self.members.find(name)
-        if row is None:
-            message = (
-                f"merge: replica '{name}' cannot be detached, attached are "
-                f"{self.members.names}; check the name"
-            )
-            raise UsageError(message)
+        row = self.members.row_of(name, "detached")
         self.mark += 1
         self.members.remove(row)
         self.nodes.remove_replica(row)

@@ -20,11 +20,11 @@ from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.contract import Arrival
 from anabranch.operators.merge.r3_nodes import ENDS
-from anabranch.operators.merge.r3_settled import END
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_lists import ABSENT
-from anabranch.operators.merge.r4_restore import restore, restore_members
+from anabranch.operators.merge.r4_restore import restore
 from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.merge.settled import END
 from anabranch.operators.merge.slots import LOW, Asked, Slots
 
 
@@ -32,14 +32,7 @@ def from_r3(state: R3State) -> R4State:
     """The same merge as R4; the R3 state is not changed, and must not be used any more."""
     known = R4State.empty(state.schema)
     known.frontier, known.conflicts = state.frontier, state.conflicts
-    old = state.members
-    known.members = restore_members(
-        old.names,
-        attachment=old.attachment,
-        guarantee=old.guarantee,
-        frontier=old.frontier,
-        last_seq=old.last_seq,
-    )
+    known.members = state.members
     settled = state.settled.rows(state.settled.first, state.settled.next)
     known.settled.remember(settled[:, : LOW + 1], settled[:, END])
     events = state.events()

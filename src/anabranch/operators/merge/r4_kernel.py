@@ -18,7 +18,6 @@ Papers: LMerge IV-E, Algorithm R4; V-B, V-C; erratum D21 for the net change.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ import pyarrow as pa
 from anabranch.batch.batch import ADJUST, INSERT, NEVER_UNITS, STABLE, Batch, Ints, concat
 from anabranch.batch.buffers import take
 from anabranch.batch.values import to_payloads
+from anabranch.operators.merge.admit import admit
 from anabranch.operators.merge.contract import (
     BUCKET_OF,
     GAPS_SHOWN,
@@ -35,7 +35,6 @@ from anabranch.operators.merge.contract import (
     Reason,
     StepResult,
 )
-from anabranch.operators.merge.r3_admit import admit
 from anabranch.operators.merge.r4_account import explain, explain_stables
 from anabranch.operators.merge.r4_locate import Located, locate
 from anabranch.operators.merge.r4_net import END, KIND, NODE, OLD_END, net_change
@@ -49,8 +48,7 @@ def step(
     state: R4State, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
 ) -> StepResult:
     """Take what arrived, change the state, and return the change of the output."""
-    # What `admit` needs of a state, ours has too.
-    admit(cast("Any", state), arrivals)
+    admit(state, arrivals)
     names = state.members.names
     sizes = [len(arrival.batch) for arrival in arrivals]
     replica = np.array([names.index(arrival.replica) for arrival in arrivals], np.int64)

@@ -4,33 +4,19 @@ Given the names, the ends and the payloads of all nodes, in the order of first a
 out the rest: where each node is found, when it is due, and which replicas it waits for.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.batch.kernel import frozen_rows, kernel
 from anabranch.batch.store import read_table
-from anabranch.operators.merge.r3_members import Members
 from anabranch.operators.merge.r4_lists import OUTPUT, read_ends, with_cells
 from anabranch.operators.merge.r4_nodes import BORN, DUE, STATUS, Nodes
 from anabranch.operators.merge.r4_reconcile import first_end, wants_before
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.slots import LOW, START
-
-
-def restore_members(
-    names: Sequence[str], *, attachment: Ints, guarantee: Ints, frontier: Ints, last_seq: Ints
-) -> Members:
-    """The same replicas, in the same order."""
-    members = Members.none()
-    for row, name in enumerate(names):
-        promised = None if guarantee[row] == NEVER_UNITS else int(guarantee[row])
-        members.add(name, attachment=int(attachment[row]), guarantee=promised)
-    members.frontier, members.last_seq = frontier.copy(), last_seq.copy()
-    return members
 
 
 def restore(

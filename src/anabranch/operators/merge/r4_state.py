@@ -15,8 +15,7 @@ import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import ElementSchema
-from anabranch.errors import UsageError
-from anabranch.operators.merge.r3_members import Members, ReplicaStatus
+from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.r4_lists import OUTPUT, check_lists, count_ends, write_ends
 from anabranch.operators.merge.r4_nodes import DUE, Nodes
 from anabranch.operators.merge.r4_settled import END, Settled
@@ -55,36 +54,18 @@ class R4State:
 
     def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
         """The number of this attachment; a new one starts from nothing (erratum L8)."""
-        row = self.members.find(name)
-        if row is not None and self.members.attachment[row] == attachment:
-            return row
+        row = self.members.row_of_attachment(name, attachment)
         if row is not None:
-            self.require_attachment(name, attachment)
+            return row
+        if name in self.members.names:
             self.detach(name)
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.nodes.add_column()
         return len(self.members) - 1
 
-    def require_attachment(self, name: str, attachment: int) -> None:
-        """Refuse an attachment that was replaced by a greater one."""
-        row = self.members.find(name)
-        if row is not None and attachment < self.members.attachment[row]:
-            message = (
-                f"merge: replica '{name}' arrives with attachment {attachment}, but "
-                f"{self.members.attachment[row]} has replaced it; give each return of a "
-                "replica a greater attachment number"
-            )
-            raise UsageError(message)
-
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
-        row = self.members.find(name)
-        if row is None:
-            message = (
-                f"merge: replica '{name}' cannot be detached, attached are "
-                f"{self.members.names}; check the name"
-            )
-            raise UsageError(message)
+        row = self.members.row_of(name, "detached")
         self.members.remove(row)
         self.nodes.remove_column(row + 1)
         self.settled.forget(self.members.slowest)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+from anabranch.errors import UsageError
 
 COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial")
 """The columns of `Members`, in order."""
@@ -54,6 +55,31 @@ class Members:
     def find(self, name: str) -> int | None:
         """The row of this replica, or None."""
         return self.names.index(name) if name in self.names else None
+
+    def row_of(self, name: str, what: str) -> int:
+        """The row of a replica that is to be detached, or whatever `what` says."""
+        row = self.find(name)
+        if row is None:
+            message = (
+                f"merge: replica '{name}' cannot be {what}, attached are {self.names}; check "
+                "the name"
+            )
+            raise UsageError(message)
+        return row
+
+    def row_of_attachment(self, name: str, attachment: int) -> int | None:
+        """The row of this very attachment, None if it is new; refuses one that was replaced."""
+        row = self.find(name)
+        if row is None or attachment > self.attachment[row]:
+            return None
+        if attachment < self.attachment[row]:
+            message = (
+                f"merge: replica '{name}' arrives with attachment {attachment}, but "
+                f"{self.attachment[row]} has replaced it; give each return of a replica a "
+                "greater attachment number"
+            )
+            raise UsageError(message)
+        return row
 
     def add(self, name: str, *, attachment: int, guarantee: int | None) -> None:
         """A new last row."""

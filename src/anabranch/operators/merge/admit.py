@@ -1,18 +1,30 @@
 """Who may take part in a step: everything that can be refused is refused before any change."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
+from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError, UsageError
 from anabranch.operators.merge.contract import Arrival
-from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.members import Members
 
 
-def admit(state: R3State, arrivals: Sequence[Arrival]) -> None:
+class Merging(Protocol):
+    """The state of a merge of any case."""
+
+    schema: ElementSchema
+    members: Members
+
+    def attach(self, name: str, *, attachment: int = ..., guarantee: int | None = ...) -> int:
+        """The row of this attachment."""
+
+
+def admit(state: Merging, arrivals: Sequence[Arrival]) -> None:
     """Attach the replicas that are new; the state is unchanged if this raises."""
     attachments: dict[str, int] = {}
     for arrival in arrivals:
         _require_schema(state, arrival)
-        state.require_attachment(arrival.replica, arrival.attachment)
+        state.members.row_of_attachment(arrival.replica, arrival.attachment)
         number = attachments.setdefault(arrival.replica, arrival.attachment)
         if number != arrival.attachment:
             message = (
@@ -34,7 +46,7 @@ def admit(state: R3State, arrivals: Sequence[Arrival]) -> None:
         )
 
 
-def _require_schema(state: R3State, arrival: Arrival) -> None:
+def _require_schema(state: Merging, arrival: Arrival) -> None:
     theirs, ours = arrival.batch.schema, state.schema
     if theirs.time is not ours.time or theirs.payload != ours.payload:
         message = (

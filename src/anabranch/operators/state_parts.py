@@ -1,0 +1,192 @@
+"""States in parts, so that a save writes only what changed since the last one.
+
+A part is a name and bytes.  Every state has the part `control`, which every save writes; large
+states keep their rows in blocks of numbers, and each block in parts of its own.  A state counts
+its changes (its `mark`); a block remembers when a row of it was last changed, and when one last
+got a payload, so a save knows what is older than the one before.
+
+The control says which change of each block it needs, and a part says which change it has: parts
+that do not belong together are refused by name.  A part that the control does not name is not
+looked at, so a part may be deleted late.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import Ints
+from anabranch.errors import StateError
+from anabranch.operators.state_codec import (
+    StateKind,
+    Streams,
+    column_of,
+    header_of,
+    to_table,
+    write_tables,
+)
+
+CONTROL: Final = "control"
+"""The part that names the others."""
+
+EVERYTHING: Final = -1
+"""A mark before all changes."""
+
+BLOCK_BITS: Final = 10
+BLOCK: Final = 1 << BLOCK_BITS
+"""So many numbers share their parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """What changed in a state, by name of part; apply it to what was saved before.
+
+    `deleted` parts may never have been there.  `mark` is what to give as `since` next time.
+    """
+
+    written: Mapping[str, bytes]
+    deleted: tuple[str, ...]
+    mark: int
+
+
+@dataclass(eq=False)
+class Blocks:
+    """The blocks that have rows, and those that lost their last one since the last save.
+
+    `number` rises; `changed` and `filled` are marks; `held` is how many rows there are.
+    """
+
+    number: Ints
+    changed: Ints
+    filled: Ints
+    held: Ints
+
+    @classmethod
+    def none(cls) -> "Blocks":
+        """Nothing is held."""
+        empty = np.empty(0, np.int64)
+        return cls(empty, empty, empty, empty)
+
+    @classmethod
+    def read(cls, table: pa.Table) -> "Blocks":
+        """As `table` wrote them."""
+        block, changed, filled = (
+            column_of(table, name).copy() for name in ("block", "changed", "filled")
+        )
+        return cls(block, changed, filled, np.zeros(len(block), np.int64))
+
+    def change(self, ids: Ints, mark: int) -> None:
+        """These rows were changed."""
+        self.changed[self._find(ids)[0]] = mark
+
+    def add(self, ids: Ints, mark: int) -> None:
+        """These rows are new, and have payloads."""
+        at, count = self._find(ids)
+        self.changed[at] = self.filled[at] = mark
+        self.held[at] += count
+
+    def remove(self, ids: Ints, mark: int) -> None:
+        """These rows left."""
+        at, count = self._find(ids)
+        self.changed[at] = mark
+        self.held[at] -= count
+
+    def hold(self, ids: Ints) -> None:
+        """These rows are there, as they were saved."""
+        at, count = self._find(ids)
+        self.held[at] += count
+
+    def _find(self, ids: Ints) -> tuple[Ints, Ints]:
+        """Where the blocks of these rows are here, and how many of the rows each has."""
+        blocks: Ints
+        blocks, count = np.unique(ids >> BLOCK_BITS, return_counts=True)
+        new = blocks[~np.isin(blocks, self.number, assume_unique=True)]
+        if len(new):
+            at = np.searchsorted(self.number, new)
+            self.number = np.insert(self.number, at, new)
+            self.changed, self.filled, self.held = (
+                np.insert(column, at, 0) for column in (self.changed, self.filled, self.held)
+            )
+        return np.searchsorted(self.number, blocks), count
+
+    def forget(self, since: int) -> None:
+        """Let go what was empty already at this mark: nobody will ask about it again."""
+        stays = (self.held > 0) | (self.changed > since)
+        self.number, self.changed, self.filled, self.held = (
+            column[stays] for column in (self.number, self.changed, self.filled, self.held)
+        )
+
+    def after(self, since: int) -> "tuple[list[Block], list[int]]":
+        """The blocks with rows that changed after a mark, and those that became empty."""
+        has_rows, is_new = self.held > 0, self.changed > since
+        columns = (self.number, self.changed, self.filled)
+        rows = zip(*(column[has_rows & is_new].tolist() for column in columns), strict=True)
+        return [Block(*row) for row in rows], self.number[~has_rows & is_new].tolist()
+
+    def all(self) -> "list[Block]":
+        """The blocks with rows."""
+        return self.after(EVERYTHING)[0]
+
+    def table(self) -> pa.Table:
+        """The blocks with rows, for the control."""
+        rows = self.held > 0
+        columns = {"block": self.number, "changed": self.changed, "filled": self.filled}
+        return to_table({name: column[rows] for name, column in columns.items()})
+
+    def check(self, ids: Ints) -> None:
+        """Assert that just these rows are held."""
+        blocks, count = np.unique(ids >> BLOCK_BITS, return_counts=True)
+        rows = self.held > 0
+        assert self.number[rows].tolist() == blocks.tolist(), f"blocks miscounted: {self!r}"
+        assert self.held[rows].tolist() == count.tolist(), f"blocks miscounted: {self!r}"
+        assert (self.held >= 0).all(), f"blocks miscounted: {self!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of numbers: when a row of it changed, and when one got a payload."""
+
+    number: int
+    changed: int
+    filled: int
+
+    @property
+    def ids(self) -> Ints:
+        """All numbers that belong to it."""
+        return (self.number << BLOCK_BITS) + np.arange(BLOCK)
+
+
+def with_mark(mark: int, table: pa.Table, *more: pa.Table) -> bytes:
+    """A part that says which change it has."""
+    return write_tables(table.replace_schema_metadata({"mark": str(mark)}), *more)
+
+
+def part_of(parts: Mapping[str, bytes], name: str, kind: StateKind) -> bytes:
+    """One part; StateError if it is missing."""
+    data = parts.get(name)
+    if data is None:
+        message = (
+            f"{kind.operator}: the state has no part '{name}', but its control names it; the "
+            "checkpoint is incomplete; start with a new checkpoint and output folder"
+        )
+        raise StateError(message)
+    return data
+
+
+def read_marked(
+    parts: Mapping[str, bytes], name: str, mark: int, kind: StateKind
+) -> tuple[pa.Table, Streams]:
+    """The first table of a part, and the rest, if it is the part that this save needs."""
+    source = kind.open(part_of(parts, name, kind))
+    table = source.next()
+    found = header_of(table).get("mark", "unknown")
+    if found != str(mark):
+        message = (
+            f"{kind.operator}: part '{name}' of the state is of change {found}, the control "
+            f"asks for {mark}; the parts are of different saves; start with a new checkpoint "
+            "and output folder"
+        )
+        raise StateError(message)
+    return table, source
