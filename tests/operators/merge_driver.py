@@ -72,6 +72,10 @@ class Reference:
     def conflicts(self) -> int:
         return self.merge.conflicts
 
+    @property
+    def missing(self) -> list[tuple[str, Time, object]]:
+        return [(name, start, payload) for name, (start, payload) in self.merge.missing]
+
 
 @dataclass
 class Kernel:
@@ -83,6 +87,7 @@ class Kernel:
     numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
     added_adjusts: int = 0
     granularity: str = "batch"
+    missing: list[tuple[str, Time, object]] = field(default_factory=list)
     saved: dict[str, bytes] = field(default_factory=dict)
     saved_at: int | None = None
 
@@ -108,6 +113,8 @@ class Kernel:
         self.output.extend(to_elements(result.output))
         self.reasons.extend(REASONS[code] for codes in result.reasons for code in codes)
         self.added_adjusts += result.added_adjusts
+        assert len(result.gaps) == min(result.missing, 20)
+        self.missing += [(gap.replica, gap.start, gap.payload) for gap in result.gaps]
         return result
 
     def restart(self) -> None:

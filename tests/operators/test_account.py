@@ -96,7 +96,10 @@ def test_lanes_combine_to_the_account_of_all(arrived, lanes, data):
             ]
             part.add(mine, step(lane, mine), stables=number == 0)
             assert part.adds_up
-    assert combine(parts).to_dict() == whole.to_dict()
+    combined, expected = combine(parts).to_dict(), whole.to_dict()
+    for shown in (combined, expected):
+        shown["gaps"].sort()  # lanes have no common order
+    assert combined == expected
     assert combine([]) == MergeAccount()
 
 
@@ -119,6 +122,8 @@ def test_a_small_merge_in_figures():
         "saved": 2,
         "added_adjusts": 1,
         "conflicts": 0,
+        "missing": 0,
+        "gaps": [],
         "leader": "west",
         "leader_changes": 1,
         "chattiness": {"inserts": 0.5, "adjusts": 0.25, "stables": 0.75},

@@ -12,6 +12,8 @@ always speak of every element that has come, once.
 * *saved*: elements that the output did not need, because it knew or did not have to say;
 * *chattiness*: what came out per element that came in.  With the default policy no ratio is
   above 1 (erratum L12; the paper's Theorem 1 claims more and is wrong);
+* *missing*: events of the output that a deciding replica never mentioned (V-C); the first of
+  them are named in `gaps`;
 * *leader changes*: how often another replica than before moved the frontier.
 
 Lanes share their stables: one lane counts them (`stables=True`), the others do not, and
@@ -32,9 +34,11 @@ from anabranch.batch.batch import INSERT, KINDS, STABLE, Codes, Mask
 from anabranch.errors import UsageError
 from anabranch.operators.merge.contract import (
     BUCKET_OF,
+    GAPS_SHOWN,
     REASONS,
     Arrival,
     Bucket,
+    Gap,
     Reason,
     Resolved,
     StepResult,
@@ -93,6 +97,8 @@ class MergeAccount:
     emitted_inserts: int = 0
     added_adjusts: int = 0
     conflicts: int = 0
+    missing: int = 0
+    gaps: list[Gap] = field(default_factory=list)
     leader: str | None = None
     leader_changes: int = 0
 
@@ -120,6 +126,7 @@ class MergeAccount:
         self.written.update(dict(zip(KINDS, kinds.tolist(), strict=True)))
         self.added_adjusts += result.added_adjusts
         self.conflicts += result.conflicts
+        self._miss(result.missing, result.gaps)
 
     def _count(self, name: str, kind: Codes, reasons: Codes, counted: Mask) -> None:
         replica = self.replicas.setdefault(name, ReplicaAccount())
@@ -132,6 +139,11 @@ class MergeAccount:
             # Within a step a replica may lead several times in a row; that is one lead.
             self.leader_changes += self.leader not in (None, name)
             self.leader = name
+
+    def _miss(self, count: int, gaps: Iterable[Gap]) -> None:
+        """Count events that a deciding replica never mentioned; keep the first of them."""
+        self.missing += count
+        self.gaps += [*gaps][: max(0, GAPS_SHOWN - len(self.gaps))]
 
     def _resolve(self, one: Resolved) -> None:
         replica = self.replicas.setdefault(one.replica, ReplicaAccount())
@@ -200,6 +212,8 @@ class MergeAccount:
             "saved": self.saved,
             "added_adjusts": self.added_adjusts,
             "conflicts": self.conflicts,
+            "missing": self.missing,
+            "gaps": [[gap.replica, gap.start, str(gap.payload)] for gap in self.gaps],
             "leader": self.leader,
             "leader_changes": self.leader_changes,
             "chattiness": {
@@ -224,6 +238,7 @@ def combine(accounts: Iterable[MergeAccount]) -> MergeAccount:
         total.emitted_inserts += one.emitted_inserts
         total.added_adjusts += one.added_adjusts
         total.conflicts += one.conflicts
+        total._miss(one.missing, one.gaps)
         total.leader = one.leader or total.leader
         total.leader_changes += one.leader_changes
     return total

@@ -18,7 +18,7 @@ frozen on the output stays, and is never cut below its frontier), L8 (entries be
 attachment, and leave with it), L9 (a joining replica's stables wait until the output reaches
 its guarantee), L14 (shrink_only), L15 (stable(FOREVER) frees everything).  A removal leaves a
 tombstone (an entry whose end is its start, as in the paper), which tells "the deciding replica
-removed it" from "the deciding replica never had it".
+removed it" from "the deciding replica never had it": the second is a gap, named in `missing`.
 
 Papers: LMerge IV-D, Algorithm R3 (MaxStable is `frontier`, in2t is `nodes`); V-A, V-B, V-C.
 
@@ -55,7 +55,11 @@ class Change(NamedTuple):
 
 
 class MergeR3:
-    """The state of the reference merge: replicas attach and detach, and push elements."""
+    """The state of the reference merge: replicas attach and detach, and push elements.
+
+    `missing` has (replica, identity) for each event that a deciding replica never mentioned,
+    when it became half frozen or was frozen.
+    """
 
     def __init__(self, *, policy: Policy = DEFAULT) -> None:
         self.policy = policy
@@ -63,6 +67,7 @@ class MergeR3:
         self.settled: dict[Identity, Time] = {}
         self.members = Membership()
         self.conflicts = 0
+        self.missing: list[tuple[str, Identity]] = []
         self._output = Output(policy)
         self._view = View()
 
@@ -244,6 +249,8 @@ class MergeR3:
         """Say what is owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
             said = node.ends.get(leader.key)
+            if said is None and self._is_gap(identity.start, node, leader, time):
+                self.missing.append((leader.key[0], identity))
             end = self._agreed_end(identity.start, node, leader, time)
             if node.output_end is None and end > identity.start:
                 self._output.show(identity, node, end, credit=leader.key)
@@ -276,6 +283,15 @@ class MergeR3:
             return start
         self._note_conflict(node, real=True)
         return shown
+
+    def _is_gap(self, start: Time, node: Node, leader: Replica, time: Time) -> bool:
+        """Whether the leader should know this event, and the output cannot wait for it."""
+        frontier, shown = self.frontier, node.output_end
+        if max(start, frontier) < leader.promoted_from:
+            return False
+        if start < frontier:
+            return shown is not None and shown < time
+        return shown is not None or any(end > start for end in node.ends.values())
 
     def _note_conflict(self, node: Node, *, real: bool) -> None:
         if real and not node.in_conflict:

@@ -3,12 +3,15 @@
 Payloads are copied once, when the batch is made, so nodes must stay until then.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Codes, Ints
 from anabranch.batch.buffers import to_arrow
-from anabranch.operators.merge.contract import Reason
+from anabranch.batch.values import to_payloads
+from anabranch.operators.merge.contract import GAPS_SHOWN, Gap, Reason
 from anabranch.operators.merge.r3_loop import Elements
 from anabranch.operators.merge.r3_nodes import (
     ABSENT,
@@ -95,3 +98,14 @@ def _payload(state: R3State, rows: Ints) -> pa.Table:
 
 def _null(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
+
+
+def name_gaps(state: R3State, gaps: Sequence[tuple[int, Ints]]) -> tuple[Gap, ...]:
+    """The first of the events that a decider never mentioned, for people to look at."""
+    if not any(len(nodes) for _, nodes in gaps):
+        return ()
+    names = [state.members.names[leader] for leader, nodes in gaps for _ in nodes[:GAPS_SHOWN]]
+    shown = np.concatenate([nodes[:GAPS_SHOWN] for _, nodes in gaps])[:GAPS_SHOWN]
+    start, rows = state.nodes.rows[shown, START], state.nodes.rows[shown, ROW]
+    payloads = to_payloads(state.nodes.take(rows), len(shown))
+    return tuple(map(Gap, names, start.tolist(), payloads))

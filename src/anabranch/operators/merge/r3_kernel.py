@@ -33,7 +33,7 @@ from anabranch.errors import UsageError
 from anabranch.operators.merge.admit import admit
 from anabranch.operators.merge.contract import BUCKET_OF, Arrival, StepResult
 from anabranch.operators.merge.r3_account import StepEnd, explain
-from anabranch.operators.merge.r3_emit import Output
+from anabranch.operators.merge.r3_emit import Output, name_gaps
 from anabranch.operators.merge.r3_index import Located, locate
 from anabranch.operators.merge.r3_loop import (
     FRONTIER,
@@ -62,6 +62,7 @@ class _Work:
     output: Output
     done: list[Ints] = field(default_factory=list)
     leaders: list[int] = field(default_factory=list)
+    gaps: list[tuple[int, Ints]] = field(default_factory=list)
     conflicts: int = 0
     queued: int = 0
 
@@ -81,7 +82,7 @@ def step(
         _run_by_element(state, work)
     else:
         corrected = _run_by_batch(state, work)
-    output = work.output.batch(state)
+    output, gaps = work.output.batch(state), name_gaps(state, work.gaps)
     _settle(state, work)
     cuts = np.cumsum([len(arrival.batch) for arrival in arrivals])[:-1]
     reasons = tuple(np.split(work.reasons, cuts)) if arrivals else ()
@@ -92,6 +93,8 @@ def step(
         state.frontier if work.leaders else None,
         work.output.adjusts - corrected,
         work.conflicts,
+        missing=sum(len(nodes) for _, nodes in work.gaps),
+        gaps=gaps,
     )
 
 
@@ -181,6 +184,7 @@ def _decide(state: R3State, work: _Work, *, by_element: bool = False) -> list[In
         state.frontier = time
         work.leaders.append(leader)
         work.done.append(decision.done)
+        work.gaps.append((leader, decision.gaps))
         work.conflicts += decision.conflicts
         changed.append(decision.changed)
         if by_element:

@@ -50,17 +50,22 @@ _CHANGED: Final = 0
 _DONE: Final = 1
 _STAYS: Final = 2
 _PASSES: Final = 3
-_PENDS: Final = 4
-_CONFLICTS: Final = 5
-_VISITS: Final = 6
+_GAPS: Final = 4
+_PENDS: Final = 5
+_CONFLICTS: Final = 6
+_VISITS: Final = 7
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """On behalf of one replica: whose end changed, who leaves, how many new conflicts."""
+    """On behalf of one replica: whose end changed, who leaves, how many new conflicts.
+
+    `gaps` are events that it never mentioned, and that became half frozen or were frozen.
+    """
 
     changed: Ints
     done: Ints
+    gaps: Ints
     conflicts: int
 
 
@@ -114,18 +119,20 @@ def reconcile(
         pending = agenda.pending[decider].pop_before(time)
         noted = np.concatenate([pending, agenda.unheard(decider)])
     ids = frozen_rows(np.concatenate([queued, noted]))
-    found = np.empty((4, len(ids)), np.int64)
+    found = np.empty((5, len(ids)), np.int64)
     pends = np.empty((3, len(ids) * len(agenda.pending)), np.int64)
-    counts = np.zeros(7, np.int64)
+    counts = np.zeros(8, np.int64)
     scope = (decider, frontier, time, len(queued), mark)
     visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found, pends, counts)
-    changed, done, stays, passes = (row[:n] for row, n in zip(found, counts, strict=False))
+    changed, done, stays, passes, gaps = (
+        row[:n] for row, n in zip(found, counts, strict=False)
+    )
     agenda.due.push(nodes.rows[stays, OUT], stays)
     agenda.pass_by(passes)
     agenda.looked(decider)
     agenda.pend(*pends[:, : counts[_PENDS]])
     agenda.visits += int(counts[_VISITS])
-    return Decision(changed, done, int(counts[_CONFLICTS]))
+    return Decision(changed, done, gaps, int(counts[_CONFLICTS]))
 
 
 def enqueue(nodes: Nodes, agenda: Agenda, newborn: Ints) -> None:
@@ -208,29 +215,34 @@ def visit_all(
             flags |= CONFLICT
             counts[_CONFLICTS] += 1
             count_missing(rows, node, missing, -1)
+        if said == ABSENT and out != ABSENT and (start >= frontier or out < time):
+            put(found, counts, _GAPS, node)
         if after != out:
-            found[_CHANGED, counts[_CHANGED]] = node
-            counts[_CHANGED] += 1
+            put(found, counts, _CHANGED, node)
             if after > out:
                 counts[_PENDS] = pend_node(rows, node, out, after, pends, counts[_PENDS])
         if after < time or time == FOREVER_UNITS:
             if flags & HALF_FROZEN and not flags & CONFLICT:
                 count_missing(rows, node, missing, -1)
             flags |= DONE | (TOLD if after == ABSENT and said == start else 0)
-            found[_DONE, counts[_DONE]] = node
-            counts[_DONE] += 1
+            put(found, counts, _DONE, node)
         else:
             if not flags & HALF_FROZEN:
                 flags |= HALF_FROZEN
-                found[_PASSES, counts[_PASSES]] = node
-                counts[_PASSES] += 1
+                put(found, counts, _PASSES, node)
                 count_missing(rows, node, missing, 1)
             if k < queued:
-                found[_STAYS, counts[_STAYS]] = node
-                counts[_STAYS] += 1
+                put(found, counts, _STAYS, node)
         if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
             changed[node >> BLOCK_BITS] = mark
         rows[node, OUT], rows[node, FLAGS] = after, flags
+
+
+@part
+def put(found: Any, counts: Any, what: Any, node: Any) -> None:
+    """Add a node to one of the lists."""
+    found[what, counts[what]] = node
+    counts[what] += 1
 
 
 @part

@@ -1,0 +1,179 @@
+"""Gaps by identity: what a deciding replica never mentioned, on the R3 path as in R4.
+
+Papers: LMerge V-C.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, quarrels, runs
+from merge_r4_driver import KernelR4, ReferenceR4
+
+from anabranch.model.element import Insert, Stable
+from anabranch.model.history import History
+from anabranch.model.notation import parse
+from anabranch.model.time import FOREVER
+from anabranch.operators.merge import auto, r3_kernel
+from anabranch.operators.merge.account import MergeAccount, combine
+from anabranch.operators.merge.auto import AutoState
+from anabranch.operators.merge.contract import GAPS_SHOWN, Arrival, Gap
+from anabranch.operators.merge.policy import Policy, Quorum
+from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.merge.r3_state import R3State
+from anabranch.testing.strategies import interleavings, replicas
+
+GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
+
+
+def steps(data, arrived):
+    """The elements, cut into steps at random."""
+    start = 0
+    for stop in data.draw(cuts(len(arrived))):
+        yield runs(arrived[start:stop])
+        start = stop
+
+
+@given(st.data())
+def test_the_kernel_names_the_gaps_of_the_reference_whatever_comes(data):
+    """By element in steps of any size; by batch in steps of one element."""
+    arrived = data.draw(quarrels())
+    by_element, by_batch, reference = Kernel(granularity="element"), Kernel(), Reference()
+    for number in range(3):
+        guarantee = data.draw(GUARANTEES)
+        for merge in (by_element, by_batch, reference):
+            merge.attach(f"r{number}", guarantee)
+    for some in steps(data, arrived):
+        by_element.step(some)
+        for name, elements in some:
+            for element in elements:
+                by_batch.take(name, [element])
+                reference.take(name, [element])
+        assert sorted(by_element.missing) == sorted(reference.missing)
+        assert sorted(by_batch.missing) == sorted(reference.missing)
+    assert len(set(reference.missing)) == len(reference.missing)
+
+
+@given(st.data())
+def test_r3_and_r4_name_the_same_gaps_where_replicas_tell_one_history(data):
+    streams = data.draw(replicas(min_inputs=2, gaps=True, phantoms=0))
+    arrived = data.draw(interleavings(streams))
+    granularity = data.draw(st.sampled_from(["batch", "element"]))
+    ours, theirs = Kernel(granularity=granularity), KernelR4(granularity=granularity)
+    references = Reference(), ReferenceR4()
+    for number in range(len(streams)):
+        for merge in (ours, theirs, *references):
+            merge.attach(f"r{number}")
+    for some in steps(data, arrived):
+        for merge in (ours, theirs):
+            merge.step(some)
+        for name, elements in some:
+            for merge in references:
+                merge.take(name, elements)
+        assert sorted(ours.missing) == sorted(theirs.missing)
+        assert sorted(references[0].missing) == sorted(references[1].missing)
+
+
+@given(st.data())
+def test_what_was_taken_back_for_a_gap_is_named(data):
+    streams = data.draw(replicas(min_inputs=2, gaps=True, phantoms=0))
+    arrived = data.draw(interleavings(streams))
+    merge = Kernel(granularity=data.draw(st.sampled_from(["batch", "element"])))
+    merge.step([(f"r{number}", []) for number in range(len(streams))])
+    for some in steps(data, arrived):
+        merge.step(some)
+    final = {(e.start, e.payload) for e in History.of(merge.output)}
+    emitted = {(e.start, e.payload) for e in merge.output if isinstance(e, Insert)}
+    assert emitted - final <= {(start, payload) for _, start, payload in merge.missing}
+
+
+@given(st.data())
+def test_replicas_without_holes_have_no_gaps(data):
+    streams = data.draw(replicas(phantoms=0))
+    arrived = data.draw(interleavings(streams))
+    merge = Kernel(granularity=data.draw(st.sampled_from(["batch", "element"])))
+    merge.step([(f"r{number}", []) for number in range(len(streams))])
+    for some in steps(data, arrived):
+        merge.step(some)
+    assert merge.missing == []
+
+
+TELL = parse("insert a 1..9; insert b 4..6; stable 3")
+
+
+@pytest.mark.parametrize("merge", [Kernel(), Kernel(granularity="element"), Reference()])
+def test_a_gap_is_named_when_it_is_half_frozen_or_frozen_and_once(merge):
+    merge.attach("east")
+    merge.attach("west")
+    merge.take("east", TELL)
+    merge.take("west", parse("stable 5"))
+    # `b` would be half frozen: it leaves.  `a` was promised: it is not yet final.
+    assert merge.missing == [("west", 4, "b")]
+    merge.take("west", parse("stable 10"))
+    assert merge.missing[1:] == [("west", 1, "a")]
+    merge.take("east", parse("stable forever"))
+    assert len(merge.missing) == 2
+
+
+def test_what_the_decider_removed_itself_is_no_gap():
+    for merge in (Kernel(), Kernel(granularity="element"), Reference()):
+        merge.take("east", parse("insert a 1..9"))
+        merge.take("west", parse("insert a 1..9; adjust a 1..9->1; stable 5"))
+        assert merge.missing == []
+
+
+def test_an_event_that_a_policy_holds_back_can_be_a_gap_too():
+    merge = MergeR3(policy=Policy(inserts=Quorum(0.9)))
+    merge.attach("east")
+    merge.attach("west")
+    merge.push("east", Insert("a", 1, 9))
+    merge.push("west", Stable(5))
+    assert merge.missing == [("west", (1, "a"))]
+
+
+def test_one_that_was_promoted_need_not_know_what_ends_before_its_guarantee():
+    merge = MergeR3(policy=Policy(promote=True))
+    merge.attach("east")
+    merge.push("east", Insert("a", 1, 9))
+    merge.push("east", Insert("b", 30, 40))
+    merge.push("east", Stable(3))
+    merge.attach("west", guarantee=20)
+    merge.detach("east")
+    merge.push("west", Stable(50))
+    assert merge.missing == [("west", (30, "b"))]
+
+
+def test_auto_names_gaps_on_both_paths():
+    state = AutoState.empty(SCHEMA)
+
+    def take(name, text):
+        return auto.step(state, [Arrival(name, batch_of(parse(text)))])
+
+    take("east", "insert a 1..9")
+    result = take("west", "stable 2")
+    assert (result.missing, result.gaps) == (1, (Gap("west", 1, "a"),))
+    take("east", "insert b 3..9; insert b 3..9")
+    assert isinstance(state.current, type(AutoState.empty(SCHEMA, shrink_only=True).current))
+    result = take("west", "stable 5")
+    assert (result.missing, result.gaps) == (1, (Gap("west", 3, "b"),))
+
+
+def test_all_gaps_are_counted_and_the_first_are_named_in_the_step_and_the_account():
+    state, account = R3State.empty(SCHEMA), MergeAccount()
+    many = [Insert(f"p{i}", 1, 9) for i in range(30)]
+    for name, elements in [
+        ("east", many),
+        ("west", [Stable(2)]),
+        ("east", [Insert("q", 3, 9)]),
+        ("west", [Stable(4)]),
+    ]:
+        arrivals = [Arrival(name, batch_of(elements))]
+        result = r3_kernel.step(state, arrivals)
+        account.add(arrivals, result)
+        if elements == [Stable(2)]:
+            assert (result.missing, len(result.gaps)) == (30, GAPS_SHOWN)
+    assert (account.missing, len(account.gaps)) == (31, GAPS_SHOWN)
+    shown = account.to_dict()
+    assert shown["missing"] == 31
+    assert shown["gaps"][0][:2] == ["west", 1]
+    assert combine([account, account]).missing == 62
+    assert combine([account, account]).gaps == account.gaps
