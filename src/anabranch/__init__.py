@@ -4,6 +4,7 @@ Layers, inner to outer; imports point inwards:
 
     errors     every error, drawn as a tree
     model      what a stream means, in plain Python: the judge of all that is faster
+    windows    what a window query returns on an engine, and why: SECRET, in plain Python
     batch      the same elements as Arrow and NumPy columns
     operators  how a stream changes: merge
     sources    outside records to elements: files, inboxes, generated streams

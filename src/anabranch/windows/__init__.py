@@ -1,0 +1,58 @@
+"""What a window query returns on an engine, why, and where two engines differ.
+
+The SECRET model (Botan et al., VLDB 2010) as pure functions over frozen values: *scope*
+(which stretch of time), *content* (which tuples), *report* (when a content becomes a result)
+and *tick* (what makes the system look).  Only the standard library and `anabranch.model`
+are used.
+
+    stream                what arrives: tuples, stables, batches
+    scope, report, tick   the dimensions; content is in active and every
+    active, every         one window at a time, as in the paper; all windows, as today
+    binary                two inputs, two windows (B.2.2)
+    engine, profiles      an engine as a frozen value; those that we know
+    predict               what is returned
+    compare, explain      where engines differ and by which dimension; why each result came
+
+>>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
+>>> print(predict("coral8", size=5, slide=1, tuples=tuples, agg="avg"))
+coral8: (10), (15), (20), (30)
+"""
+
+from anabranch.model import Stable
+from anabranch.windows.aggregate import AGGREGATES
+from anabranch.windows.engine import Engine, Progress, Source
+from anabranch.windows.predict import Prediction, Result, predict
+from anabranch.windows.profiles import ENGINES, engine
+from anabranch.windows.report import Report
+from anabranch.windows.scope import Scope, Shape, Start
+from anabranch.windows.stream import (
+    Arrival,
+    in_triggers,
+    on_system_time,
+    split_batches,
+    synchronised,
+)
+from anabranch.windows.trace import Query
+
+__all__ = [
+    "AGGREGATES",
+    "ENGINES",
+    "Arrival",
+    "Engine",
+    "Prediction",
+    "Progress",
+    "Query",
+    "Report",
+    "Result",
+    "Scope",
+    "Shape",
+    "Source",
+    "Stable",
+    "Start",
+    "engine",
+    "in_triggers",
+    "on_system_time",
+    "predict",
+    "split_batches",
+    "synchronised",
+]

@@ -1,0 +1,68 @@
+"""What is computed from a content: count, sum, avg, min, max, collect.
+
+A result depends on the tuples of the content alone, not on their order: sums of floats are
+exact before they are rounded once, `collect` is sorted.  Of nothing, the count is 0, the
+collection is empty, and everything else is None, as in SQL.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from numbers import Rational
+from typing import Any, Final
+
+from anabranch.errors import InputError, UsageError
+from anabranch.windows.stream import Row
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if any(isinstance(value, float) for value in values):
+        return math.fsum(values)
+    return sum(values)
+
+
+def _collect(values: Sequence[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(sorted(values))
+    except TypeError as error:
+        message = f"collect sorts its values, but {error}; give values of one kind"
+        raise InputError(message) from error
+
+
+AGGREGATES: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {
+    "count": len,
+    "sum": lambda values: _sum(values) if values else None,
+    "avg": lambda values: _sum(values) / len(values) if values else None,
+    "min": lambda values: min(values, default=None),
+    "max": lambda values: max(values, default=None),
+    "collect": _collect,
+}
+_ANY_VALUE: Final = {"count", "collect"}
+
+
+def aggregate(name: str) -> Callable[[Sequence[Any]], Any]:
+    """The function of that name.
+
+    >>> aggregate("avg")([10, 20])
+    15.0
+    """
+    if name not in AGGREGATES:
+        near = get_close_matches(name, AGGREGATES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        message = f"unknown aggregate {name!r}; {hint}expected {', '.join(AGGREGATES)}"
+        raise UsageError(message)
+    return AGGREGATES[name]
+
+
+def require_values(name: str, rows: Iterable[Row]) -> None:
+    """Raise unless each tuple has a value that the aggregate can take."""
+    if name in _ANY_VALUE:
+        return
+    for row in rows:
+        value = row.value
+        if isinstance(value, bool) or not isinstance(value, Rational | float):
+            message = (
+                f"tuple {row.number} (time {row.time}) has the value {value!r}; "
+                f"{name} needs numbers"
+            )
+            raise InputError(message)
