@@ -20,7 +20,10 @@ coral8: (10), (15), (20), (30)
 
 from anabranch.model import Stable
 from anabranch.windows.aggregate import AGGREGATES
+from anabranch.windows.binary import JoinResult, predict_join
+from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
+from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
 from anabranch.windows.predict import Prediction, Result, predict
 from anabranch.windows.profiles import ENGINES, engine
 from anabranch.windows.report import Report
@@ -37,11 +40,18 @@ from anabranch.windows.trace import Query
 __all__ = [
     "AGGREGATES",
     "ENGINES",
+    "Answer",
     "Arrival",
+    "Comparison",
+    "Difference",
     "Engine",
+    "Explained",
+    "Explanation",
+    "JoinResult",
     "Prediction",
     "Progress",
     "Query",
+    "Reason",
     "Report",
     "Result",
     "Scope",
@@ -49,10 +59,13 @@ __all__ = [
     "Source",
     "Stable",
     "Start",
+    "compare",
     "engine",
+    "explain",
     "in_triggers",
     "on_system_time",
     "predict",
+    "predict_join",
     "split_batches",
     "synchronised",
 ]

@@ -199,7 +199,7 @@ class _Run:
         )
         instant = self.greatest if self.greatest is not None else start
         window = self._window(start)
-        visit = Visit(instant, window, window, new, failed, held.reported, late)
+        visit = Visit(instant, window, window, new, failed, held.reported, late, self.frontier)
         if not failed:
             held.reported, held.shown = content, len(content)
         return visit

@@ -15,6 +15,9 @@ tuple (erratum D18).  Times are in any unit, but one for the whole query.
 * **Beam**: default trigger; `lateness` is the allowed lateness; late panes come once a bundle
   (here: a batch).  The watermark is the source's: `delay=0` is that of a source whose
   watermark is the greatest time seen; `without_source_delay()` leaves it to stables.
+
+Sources follow the table of current engines in the errata: `run` is what was seen there on
+Spark 3.5.1 and Beam 2.77, `documentation` what was read in documentation or source text.
 """
 
 from dataclasses import replace

@@ -50,6 +50,8 @@ class Visit:
     """The content that was reported last, to see what changed."""
     late: bool = False
     """Whether the window had been closed and reported before."""
+    frontier: int | None = None
+    """How far time is known to have come, where an engine keeps every window."""
 
     @property
     def reported(self) -> bool:
