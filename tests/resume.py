@@ -4,7 +4,9 @@ A plugin for `make test-deep` (`-p resume`).  It remembers in `deep/passed.json`
 which tests have passed; a changed checkout has a key of its own: nothing stale is believed.
 
 A law that passed is also written down, with its seed, its commit and how many generated
-streams it judged, in `benchmarks/results/laws.json`: the record that is committed.
+streams it judged, in `benchmarks/results/laws.json`: the record that is committed.  A run with
+faults (a test that sets the property `faults`) is written down in `faults.json` there, also if
+it failed: its kills, and what was lost or doubled.
 """
 
 import hashlib
@@ -12,6 +14,7 @@ import json
 import re
 import subprocess
 from collections.abc import Generator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import pytest
 
 FILE = Path("deep/passed.json")
 RECORD = Path("benchmarks/results/laws.json")
+FAULTS = Path("benchmarks/results/faults.json")
 _PASSING = re.compile(r"(\d+) passing")
 
 
@@ -63,6 +67,28 @@ class Record:
         RECORD.write_text(text + "\n")
 
 
+class Faults:
+    """The runs with faults, passed or not, each with its last run for a seed."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, dict[str, Any]] = {}
+        if FAULTS.exists():
+            self.runs = json.loads(FAULTS.read_text())["runs"]
+
+    def add(self, report: pytest.TestReport, commit: str) -> None:
+        """Write down one run, at once."""
+        seed, counts = dict(report.user_properties)["faults"]  # type: ignore[misc]
+        test = report.nodeid.partition("[")[0].rpartition("/")[2]
+        facts = {"seed": seed, "passed": report.passed, **asdict(counts)}
+        self.runs[f"{test} seed={seed}"] = {**facts, "commit": commit}
+        runs = dict(sorted(self.runs.items()))
+        names = list(asdict(counts))
+        sums = {name: sum(run[name] for run in runs.values()) for name in names}
+        failed = sum(not run["passed"] for run in runs.values())
+        text = json.dumps({**sums, "failed": failed, "runs": runs}, indent=1)
+        FAULTS.write_text(text + "\n")
+
+
 class Resume:
     """Remembers each heavy test that passed, at once, so that a kill loses one test at most."""
 
@@ -71,6 +97,7 @@ class Resume:
         self.commit = _commit()[:12]
         self.seed = ""
         self.record = Record()
+        self.faults = Faults()
         self.passed: dict[str, list[str]] = (
             json.loads(FILE.read_text()) if FILE.exists() else {}
         )
@@ -97,6 +124,8 @@ class Resume:
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        if report.when == "call" and "faults" in dict(report.user_properties):
+            self.faults.add(report, self.commit)
         if report.when == "call" and report.passed:
             name = self.name(report.nodeid)
             self.passed = {self.key: [*self.passed.get(self.key, []), name]}

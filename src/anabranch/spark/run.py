@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.errors import StateError
+from anabranch.spark.write import PROGRESS, trigger_folder
 
 FILE: Final = "_run.json"
 FORMAT: Final = 1
+
+_BESIDE: Final = f".{FILE}."
 
 
 @dataclass(frozen=True)
@@ -40,22 +43,22 @@ def new_id() -> str:
 def find(output: Path, checkpoint: Path) -> Run | None:
     """The run that both folders belong to; None if both are new; else a `StateError`."""
     ours, theirs = _read(output), _read(checkpoint)
-    if theirs is None and ours is not None and [p.name for p in output.iterdir()] == [FILE]:
-        return None  # a first start that died before it was recorded in both
-    if ours is None and theirs is None:
+    died = ours is not None and theirs is None and _content(output) == {FILE}
+    if died or (ours is None and theirs is None):
         for folder, what in ((output, "output"), (checkpoint, "checkpoint")):
-            if folder.exists() and any(folder.iterdir()):
+            if _content(folder) - {FILE}:
                 message = (
                     f"{folder}: the {what} folder is not empty and belongs to no run of ours "
                     f"(no {FILE}); name a new or empty folder"
                 )
                 raise StateError(message)
-        return None
+        return None  # new, or a first start that died before it was recorded in both
     if ours is None or theirs is None:
         known, new = (checkpoint, output) if ours is None else (output, checkpoint)
         message = (
             f"{known} belongs to a run, but {new} does not: continued with another partner "
-            "it would lose or double rows; name the folder it was started with, or two new ones"
+            "it would lose or double rows; name (or restore) the folder it was started with, "
+            "or name two new ones: then all of the inbox is merged again"
         )
         raise StateError(message)
     if ours.run != theirs.run:
@@ -64,14 +67,37 @@ def find(output: Path, checkpoint: Path) -> Run | None:
             f"{theirs.run}; name two folders of one run, or two new ones"
         )
         raise StateError(message)
+    _require_written(output, checkpoint)
     return ours
+
+
+def _content(folder: Path) -> set[str]:
+    """The names in a folder, without what `record` leaves when it dies."""
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    return {name for name in names if not name.startswith(_BESIDE)}
+
+
+def _require_written(output: Path, checkpoint: Path) -> None:
+    """Refuse an output that lacks what its checkpoint says was written last."""
+    commits = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdecimal()]
+    if not commits:
+        return
+    written = trigger_folder(output, PROGRESS, max(commits))
+    if not (written / "_SUCCESS").exists():
+        message = (
+            f"{output}: the checkpoint {checkpoint} says that trigger {max(commits)} was "
+            f"written, but {written} is not there: rows of the output were removed; restore "
+            "the folder, or name a new output and a new checkpoint: then all of the inbox is "
+            "merged again"
+        )
+        raise StateError(message)
 
 
 def record(run: Run, output: Path, checkpoint: Path) -> None:
     """Write the run into both folders, the checkpoint's last: only then is it a run."""
     for folder in (output, checkpoint):
         folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f".{FILE}.{os.getpid()}"
+        beside = folder / f"{_BESIDE}{os.getpid()}"
         beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
         beside.replace(folder / FILE)
 

@@ -1,0 +1,108 @@
+"""Which output and which checkpoint go together: all other pairs are refused, with advice."""
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import StateError
+from anabranch.spark.run import FILE, Run, find, new_id, record
+
+
+def run() -> Run:
+    return Run(run=new_id(), inbox="/in", lanes=2, time="bigint", columns=(), founders=("a",))
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def commit(checkpoint: Path, number: int) -> None:
+    (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "commits" / str(number)).touch()
+    (checkpoint / "commits" / f".{number}.crc").touch()
+
+
+def write(output: Path, number: int) -> None:
+    folder = output / "progress" / f"trigger-{number:012d}"
+    folder.mkdir(parents=True)
+    (folder / "_SUCCESS").touch()
+
+
+def test_what_was_recorded_is_found(output: Path, checkpoint: Path) -> None:
+    mine = run()
+    record(mine, output, checkpoint)
+    assert find(output, checkpoint) == mine
+    write(output, 0)
+    commit(checkpoint, 0)
+    assert find(output, checkpoint) == mine
+
+
+@pytest.mark.parametrize("left", ["nothing", "beside output", "output", "beside checkpoint"])
+def test_a_first_start_that_died_is_a_new_run(
+    output: Path, checkpoint: Path, left: str
+) -> None:
+    if left != "nothing":
+        output.mkdir()
+        (output / f".{FILE}.123").write_text('{"ru')
+    if left in {"output", "beside checkpoint"}:
+        record(run(), output, checkpoint)
+        (checkpoint / FILE).unlink()
+    if left == "beside checkpoint":
+        (checkpoint / f".{FILE}.123").write_text("")
+    assert find(output, checkpoint) is None
+    again = run()
+    record(again, output, checkpoint)
+    assert find(output, checkpoint) == again
+
+
+def test_a_first_start_that_died_does_not_take_over_a_foreign_checkpoint(
+    output: Path, checkpoint: Path
+) -> None:
+    record(run(), output, checkpoint)
+    (checkpoint / FILE).unlink()
+    commit(checkpoint, 0)
+    with pytest.raises(StateError, match="checkpoint folder is not empty"):
+        find(output, checkpoint)
+
+
+def test_a_lost_output_folder_is_refused_with_advice(output: Path, checkpoint: Path) -> None:
+    record(run(), output, checkpoint)
+    (output / FILE).unlink()
+    for gone in (False, True):
+        if gone:
+            output.rmdir()
+        with pytest.raises(StateError, match=r"does not: .*restore.* or name two new ones"):
+            find(output, checkpoint)
+
+
+def test_an_output_of_which_the_last_rows_were_removed_is_refused(
+    output: Path, checkpoint: Path
+) -> None:
+    record(run(), output, checkpoint)
+    write(output, 9)
+    for number in (9, 10):
+        commit(checkpoint, number)
+    with pytest.raises(StateError, match=r"trigger 10 was written, but .*0010 is not there"):
+        find(output, checkpoint)
+
+
+def test_an_output_that_is_ahead_of_its_checkpoint_goes_on(
+    output: Path, checkpoint: Path
+) -> None:
+    mine = run()
+    record(mine, output, checkpoint)
+    write(output, 0)
+    assert find(output, checkpoint) == mine
+
+
+def test_two_runs_do_not_mix(output: Path, checkpoint: Path, tmp_path: Path) -> None:
+    record(run(), output, tmp_path / "other checkpoint")
+    record(run(), tmp_path / "other output", checkpoint)
+    with pytest.raises(StateError, match="name two folders of one run"):
+        find(output, checkpoint)
