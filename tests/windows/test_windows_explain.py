@@ -135,7 +135,8 @@ def test_a_comparison_is_json() -> None:
 
 def test_every_parameter_of_every_profile_has_a_source() -> None:
     for profile in ENGINES.values():
-        wanted = {"start", "report", "tick"} | ({"progress"} if profile.progress else set())
+        wanted = {"start", "report", "tick"}
+        wanted |= {"progress", "gaps"} if profile.progress else set()
         assert {source.parameter for source in profile.sources} == wanted, profile.name
         assert all(source.where for source in profile.sources)
 

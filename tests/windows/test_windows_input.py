@@ -87,6 +87,7 @@ def test_one_window_at_a_time_needs_order(name: str) -> None:
         ([(1, 1), "x"], "item 2 is 'x'"),
         ([(1, "a")], r"tuple 1 \(time 1\) has the value 'a'; sum needs numbers"),
         ([(1, None)], "has the value None; sum needs numbers"),
+        ([(1, float("inf"))], "has the value inf; sum needs finite numbers"),
         ([Arrival(1, 1, batch=1), (2, 1)], "tuple 2 has no word on a batch"),
         ([Arrival(1, 1, batch=2), Arrival(2, 1, batch=1)], "batch 1 after batch 2"),
         ([Arrival(1, 1, arrived=1), (2, 1)], "tuple 2 has no word on an arrival time"),
@@ -120,6 +121,8 @@ def test_settings_that_an_engine_does_not_have_are_refused() -> None:
         engine("flink", delay=-1)
     with pytest.raises(UsageError, match="spark-append takes no slide above the size"):
         predict("spark-append", 2, 3, ONE)
+    with pytest.raises(UsageError, match="an offset below the slide"):
+        predict(engine("flink", offset=3), 5, 3, ONE)
     with pytest.raises(UsageError, match="flink has no windows of tuples"):
         predict("flink", 2, 1, ONE, by="rows")
 
@@ -153,8 +156,12 @@ def test_engines_that_cannot_be_are_refused() -> None:
 
 
 def test_compare_needs_names_of_their_own() -> None:
-    with pytest.raises(UsageError, match="got flink, flink"):
-        compare(["flink", engine("flink", delay=3)], 5, 1, ONE)
+    with pytest.raises(UsageError, match=r"got flink \| flink"):
+        compare(["flink", engine("flink")], 5, 1, ONE)
+    late: list[Given] = [(1, 1), (9, 1), (2, 1)]
+    found = compare(["flink", engine("flink", lateness=9)], 5, 5, late)
+    assert [one.engine.name for one in found.predictions] == ["flink", "flink, lateness 9"]
+    assert found.differences[0].dimensions == ("windows",)
     with pytest.raises(UsageError, match="got none"):
         compare([], 5, 1, ONE)
 
@@ -197,3 +204,30 @@ def test_triggers_are_batches_by_the_clock() -> None:
     cut = in_triggers(tuples, every=5)
     assert [one.batch for one in cut if isinstance(one, Arrival)] == [0, 0, 1, 2]
     assert predict("spark-update", 10, 10, cut, "sum").values == (5, 11, 11)
+
+
+@pytest.mark.parametrize(
+    ("agg", "filled", "empty"),
+    [
+        ("count", 3, 0),
+        ("sum", 3, None),
+        ("avg", 1.0, None),
+        ("min", -1e100, None),
+        ("max", 1e100, None),
+        ("collect", (-1e100, 3, 1e100), ()),
+    ],
+)
+def test_aggregates_depend_on_the_tuples_alone(agg: str, filled: object, empty: object) -> None:
+    # Added from left to right, the 3 would be lost: sums are rounded once.
+    always = Engine("x", Start("grid"), Report(window_close=True), "tuple")
+    tuples: list[Given] = [(0, 1e100), (0, 3), (0, -1e100), Stable(2)]
+    assert predict(always, 1, 1, tuples, agg).values == (filled, empty)
+
+
+def test_sums_of_whole_numbers_are_exact_and_large_floats_overflow() -> None:
+    assert predict("flink", 1, 1, [(0, 10**30), (0, 1), Stable(1)], "sum").values == (
+        10**30 + 1,
+    )
+    assert predict("flink", 1, 1, [(0, 1e308), (0, 1e308), Stable(1)], "sum").values == (
+        float("inf"),
+    )

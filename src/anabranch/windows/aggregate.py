@@ -16,9 +16,12 @@ from anabranch.windows.stream import Row
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    if any(isinstance(value, float) for value in values):
+    if not any(isinstance(value, float) for value in values):
+        return sum(values)
+    try:
         return math.fsum(values)
-    return sum(values)
+    except OverflowError:  # beyond the greatest float
+        return sum(values)
 
 
 def _collect(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -64,5 +67,11 @@ def require_values(name: str, rows: Iterable[Row]) -> None:
             message = (
                 f"tuple {row.number} (time {row.time}) has the value {value!r}; "
                 f"{name} needs numbers"
+            )
+            raise InputError(message)
+        if name in {"sum", "avg"} and not math.isfinite(value):
+            message = (
+                f"tuple {row.number} (time {row.time}) has the value {value!r}; "
+                f"{name} needs finite numbers"
             )
             raise InputError(message)

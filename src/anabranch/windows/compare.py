@@ -113,8 +113,8 @@ def compare(
     names = [one.name for one in found]
     if not names or len(set(names)) < len(names):
         message = (
-            f"compare needs engines with names of their own, got {', '.join(names) or 'none'}; "
-            "use dataclasses.replace(engine, name=...) for two settings of one engine"
+            f"engines to compare need names of their own, got {' | '.join(names) or 'none'}; "
+            "dataclasses.replace(engine, name=...) gives another name"
         )
         raise UsageError(message)
     query, kept = Query(size, slide, agg, by), list(tuples)

@@ -117,7 +117,7 @@ class Engine:
         keeps: Literal["accumulating", "discarding"] | None = None,
         idle_batches: bool | None = None,
     ) -> "Engine":
-        """The same engine with other settings; what is None stays."""
+        """The same engine with other settings, which its name tells; what is None stays."""
         settings: dict[str, object] = {
             name: value
             for name, value in (
@@ -137,12 +137,16 @@ class Engine:
                 )
                 raise UsageError(message)
             progress = replace(progress, **settings)  # type: ignore[arg-type]
-        start = self.start if offset is None else replace(self.start, offset=offset)
-        return replace(self, progress=progress, start=start)
+        start = self.start
+        if offset is not None:
+            start, settings = replace(start, offset=offset), {**settings, "offset": offset}
+        told = [f"{name} {value}" for name, value in settings.items()]
+        return replace(self, name=", ".join([self.name, *told]), progress=progress, start=start)
 
     def without_source_delay(self) -> "Engine":
         """The same engine, but only stables move its frontier (a watermark told by hand)."""
         if self.progress is None:
             message = f"{self.name} has no frontier: it takes tuples in order"
             raise UsageError(message)
-        return replace(self, progress=replace(self.progress, delay=None))
+        progress = replace(self.progress, delay=None)
+        return replace(self, name=f"{self.name}, told by stables", progress=progress)

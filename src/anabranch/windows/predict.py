@@ -137,6 +137,12 @@ def trace(
         )
         raise UsageError(message)
     if engine.windows == "every":
+        if abs(engine.start.offset) >= query.slide and engine.start.anchor == "grid":
+            message = (
+                f"{engine.name} takes only an offset below the slide, this query has offset "
+                f"{engine.start.offset} and slide {query.slide}"
+            )
+            raise UsageError(message)
         if query.by == "rows":
             message = (
                 f"{engine.name} has no windows of tuples; use one of the engines that show "

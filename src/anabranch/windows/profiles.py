@@ -50,8 +50,8 @@ def engine(
 ) -> Engine:
     """The engine of that name, or the one given, with these settings.
 
-    >>> engine("spark-append", delay=10).progress.delay
-    10
+    >>> engine("spark-append", delay=10).name
+    'spark-append, delay 10'
     """
     found = name if isinstance(name, Engine) else _named(name)
     return found.with_options(

@@ -7,6 +7,7 @@ tuple (erratum D18).  Times are in any unit, but one for the whole query.
   what the batches before it said; a batch without data follows when the watermark has moved
   (`idle_batches=False` for a query that never catches up).  Append shows a window once, when
   it has closed; update shows the windows that a batch changed; complete shows all, always.
+  Without a watermark nothing is late: `engine("spark-update").without_source_delay()`.
 * **Flink**: `delay` is that of bounded out-of-orderness, with a watermark after each tuple;
   `lateness` is the allowed lateness, and each late tuple fires its windows at once.
 * **Kafka Streams**: `delay` is the grace.  Without suppress (and without caching) each record
@@ -33,6 +34,7 @@ _CHANGES = Report(content_change=True, non_empty=True)
 _SPARK_GUIDE = "Spark, Structured Streaming programming guide: output modes, watermarks"
 _SPARK_STATE = "Spark source, statefulOperators.scala: end <= watermark is evicted or late"
 _SPARK_GRID = Source("start", "Spark, function `window`: startTime; TimeWindow.scala", "run")
+_SPARK_GAPS = Source("gaps", "Spark source, TimeWindow.scala: slide <= size", "documentation")
 _SPARK_TICK = Source("tick", f"{_SPARK_GUIDE}: micro-batches", "documentation")
 
 SPARK_APPEND: Final = Engine(
@@ -45,6 +47,7 @@ SPARK_APPEND: Final = Engine(
     gaps=False,
     sources=(
         _SPARK_GRID,
+        _SPARK_GAPS,
         Source("report", f"{_SPARK_GUIDE}: append mode", "run"),
         _SPARK_TICK,
         Source("progress", f"{_SPARK_STATE}; SPARK-24157 for batches without data", "run"),
@@ -61,6 +64,7 @@ SPARK_UPDATE: Final = Engine(
     gaps=False,
     sources=(
         _SPARK_GRID,
+        _SPARK_GAPS,
         Source("report", f"{_SPARK_GUIDE}: update mode", "run"),
         _SPARK_TICK,
         Source("progress", _SPARK_STATE, "run"),
@@ -77,6 +81,7 @@ SPARK_COMPLETE: Final = Engine(
     gaps=False,
     sources=(
         _SPARK_GRID,
+        _SPARK_GAPS,
         Source("report", f"{_SPARK_GUIDE}: complete mode", "run"),
         _SPARK_TICK,
         Source("progress", f"{_SPARK_GUIDE}: complete mode drops no state", "documentation"),
@@ -92,6 +97,7 @@ FLINK: Final = Engine(
     progress=Progress(known="after", latest_first=True),
     sources=(
         Source("start", "Flink source, SlidingEventTimeWindows: offset", "documentation"),
+        Source("gaps", "Flink source, SlidingEventTimeWindows: any slide", "documentation"),
         Source("report", "Flink source, EventTimeTrigger", "documentation"),
         Source(
             "tick", "one watermark per record: BoundedOutOfOrdernessWatermarks", "inference"
@@ -112,6 +118,7 @@ KAFKA_STREAMS: Final = Engine(
         Source(
             "start", "Kafka source, TimeWindows.windowsFor: no start below 0", "documentation"
         ),
+        Source("gaps", "Kafka source, TimeWindows.advanceBy: advance <= size", "documentation"),
         Source("report", "Kafka source, KStreamWindowAggregate", "documentation"),
         Source(
             "tick", "Kafka Streams, record caches: off, each record is shown", "documentation"
@@ -125,14 +132,14 @@ KAFKA_STREAMS_SUPPRESS: Final = replace(
     name="kafka-streams-suppress",
     report=_FINAL,
     sources=(
-        KAFKA_STREAMS.sources[0],
+        *KAFKA_STREAMS.sources[:2],
         Source(
             "report",
             "Kafka source, KTableSuppressProcessor: untilWindowCloses",
             "documentation",
         ),
         Source("tick", "a record that gets through checks what has closed", "documentation"),
-        KAFKA_STREAMS.sources[3],
+        KAFKA_STREAMS.sources[4],
     ),
 )
 
@@ -145,6 +152,7 @@ BEAM: Final = Engine(
     progress=Progress(known="after", late_at_limit=True),
     sources=(
         Source("start", "Beam source, SlidingWindows", "run"),
+        Source("gaps", "Beam source, SlidingWindows: no check of period and size", "inference"),
         Source("report", "Beam source, DefaultTrigger", "run"),
         Source("tick", "late panes once per bundle, Python SDK", "run"),
         Source("progress", "a window takes data while end + lateness >= watermark", "run"),
