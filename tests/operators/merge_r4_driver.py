@@ -110,7 +110,10 @@ class KernelR4:
         data = self.state.to_bytes()
         self.state = type(self.state).from_bytes(data, SCHEMA)
         self.state.check()
+        # Whoever saves in parts must write all of them after this.
+        self.state.mark -= 1
         assert self.state.to_bytes() == data
+        self.state.mark += 1
 
     @property
     def live(self) -> int:

@@ -179,7 +179,10 @@ class Kernel:
         data = self.state.to_bytes()
         self.state = OrderedState.from_bytes(data, self.case, SCHEMA)
         self.state.check()
+        # Whoever saves in parts must write all of them after this.
+        self.state.mark -= 1
         assert self.state.to_bytes() == data
+        self.state.mark += 1
 
     @property
     def reasons(self) -> list[Reason]:

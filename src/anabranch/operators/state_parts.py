@@ -10,14 +10,15 @@ that do not belong together are refused by name.  A part that the control does n
 looked at, so a part may be deleted late.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import Ints
+from anabranch.batch.buffers import take
 from anabranch.errors import StateError
 from anabranch.operators.state_codec import (
     StateKind,
@@ -68,6 +69,11 @@ class Blocks:
         """Nothing is held."""
         empty = np.empty(0, np.int64)
         return cls(empty, empty, empty, empty)
+
+    def copy(self) -> "Blocks":
+        """The same, to be changed."""
+        columns = (self.number, self.changed, self.filled, self.held)
+        return Blocks(*(column.copy() for column in columns))
 
     @classmethod
     def read(cls, table: pa.Table) -> "Blocks":
@@ -125,9 +131,10 @@ class Blocks:
         rows = zip(*(column[has_rows & is_new].tolist() for column in columns), strict=True)
         return [Block(*row) for row in rows], self.number[~has_rows & is_new].tolist()
 
-    def all(self) -> "list[Block]":
-        """The blocks with rows."""
-        return self.after(EVERYTHING)[0]
+    def named(self) -> "list[Block]":
+        """All blocks, as the control names them."""
+        columns = (self.number, self.changed, self.filled)
+        return [Block(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
     def table(self) -> pa.Table:
         """The blocks with rows, for the control."""
@@ -151,11 +158,6 @@ class Block:
     number: int
     changed: int
     filled: int
-
-    @property
-    def ids(self) -> Ints:
-        """All numbers that belong to it."""
-        return (self.number << BLOCK_BITS) + np.arange(BLOCK)
 
 
 def with_mark(mark: int, table: pa.Table, *more: pa.Table) -> bytes:
@@ -190,3 +192,50 @@ def read_marked(
         )
         raise StateError(message)
     return table, source
+
+
+class InBlocks(Protocol):
+    """Rows with numbers and payloads, and the blocks that they are in."""
+
+    def blocks(self) -> Blocks:
+        """Which blocks there are."""
+
+    def ids(self, block: int) -> Ints:
+        """The numbers of the rows of a block, rising."""
+
+    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
+        """These rows; the first table has their numbers as `node`."""
+
+    def payload(self, ids: Ints) -> pa.Table:
+        """Their payloads."""
+
+
+def write_blocks(held: InBlocks, since: int) -> tuple[dict[str, bytes], list[str]]:
+    """The parts of the blocks that changed after a mark, and the names of those that are gone.
+
+    `nodes/K` has the rows of block K; `payload/K` its payloads, and is written only when a row
+    got one.  It may hold payloads of rows that left.
+    """
+    written, deleted = {}, []
+    changed, emptied = held.blocks().after(since)
+    for block in changed:
+        ids = held.ids(block.number)
+        written[f"nodes/{block.number}"] = with_mark(block.changed, *held.tables(ids))
+        if block.filled > since:
+            numbers, payload = to_table({"node": ids}), held.payload(ids)
+            part = with_mark(block.filled, numbers, payload.replace_schema_metadata(None))
+            written[f"payload/{block.number}"] = part
+    for number in emptied:
+        deleted += [f"nodes/{number}", f"payload/{number}"]
+    return written, deleted
+
+
+def read_blocks(
+    parts: Mapping[str, bytes], blocks: Blocks, kind: StateKind
+) -> Iterator[tuple[pa.Table, Streams, pa.Table]]:
+    """Of each block its first table, the tables after it, and the payload of each row."""
+    for block in blocks.named():
+        rows, more = read_marked(parts, f"nodes/{block.number}", block.changed, kind)
+        known, payload = read_marked(parts, f"payload/{block.number}", block.filled, kind)
+        at = np.searchsorted(column_of(known, "node"), column_of(rows, "node"))
+        yield rows, more, take(payload.next(), at)

@@ -11,7 +11,7 @@ Looking ahead costs one more hash of the payloads of each step while the merge i
 Papers: LMerge IV-G: properties that hold decide the algorithm; here, those that have held.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.batch.schema import ElementSchema
@@ -23,6 +23,7 @@ from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_carry import from_r3, meets_duplicate
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.state_codec import kind_of
+from anabranch.operators.state_parts import CONTROL, Saved
 
 
 @dataclass(eq=False)
@@ -86,6 +87,17 @@ class AutoState:
         if kind_of(data) == r4_codec.KIND.name:
             return cls(R4State.from_bytes(data, schema))
         return cls(R3State.from_bytes(data, schema))
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts, of its case; what the other case left behind is deleted."""
+        return self.current.parts(since=since)
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "AutoState":
+        """The state that was saved last, of whichever case; StateError if it is neither."""
+        if kind_of(parts.get(CONTROL, b"")) == r4_codec.KIND.name:
+            return cls(R4State.from_parts(parts, schema))
+        return cls(R3State.from_parts(parts, schema))
 
     def check(self) -> None:
         """Assert what must always hold between steps."""

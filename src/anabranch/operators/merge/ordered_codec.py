@@ -6,8 +6,7 @@
                replica numbers go on from the members, their names are in the metadata
     payloads   those of group and held, one row each
 
-No pickle, and nothing that depends on the machine.  A state of another case or version is
-refused by name, never guessed at.
+Version 1, which counted no changes, is read as well.
 """
 
 import json
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import concat
+from anabranch.batch.batch import Ints, concat
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.contract import Reason, Resolved
@@ -27,19 +26,39 @@ from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
 from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.state_codec import StateKind, column_of, to_table, write_tables
+from anabranch.operators.state_codec import (
+    StateKind,
+    Streams,
+    column_of,
+    to_table,
+    write_tables,
+)
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of all three; the kind of state names the case."""
 
 
 def kind_of(case: MergeCase) -> StateKind:
     """What a state of this case is called."""
-    return StateKind(f"anabranch merge {case.value}", VERSION, reads=(1,))
+    return StateKind(f"anabranch merge {case.value}", VERSION, reads=(1, 2))
 
 
 def write_state(state: OrderedState) -> bytes:
     """The bytes from which `read_state` makes an equal state."""
+    return write_tables(*state_tables(state, np.arange(len(state.held))))
+
+
+def read_state(data: bytes, case: MergeCase, schema: ElementSchema) -> OrderedState:
+    """The state that was written, ready for the next step."""
+    state = read_tables(kind_of(case).open(data), case, schema)
+    # Numbers are given anew: whoever saves in parts must write all of them.
+    state.mark += 1
+    state.held.number = state.number(len(state.held))
+    return state
+
+
+def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
+    """The tables of a state, with these rows of what is held."""
     members, group = state.members, state.group
     header = kind_of(state.case).header(
         time=state.schema.time.value,
@@ -47,16 +66,17 @@ def write_state(state: OrderedState) -> bytes:
         current=state.current,
         conflicts=state.conflicts,
         owed=json.dumps([one.replica for one in state.owed]),
+        mark=state.mark,
     )
     events: dict[str, NDArray[Any]] = {"end": group.end}
     if isinstance(group, Bag):
         events["emitted"] = group.emitted
         events |= {f"said_{i}": group.said[:, i] for i in range(len(members))}
-    waiting = [state.held.batch(state.schema, np.arange(len(state.held)))]
-    batch = concat([*waiting, *(one.batch for one in state.owed)])
+    waiting = state.held.batch(state.schema, held)
+    batch = concat([waiting, *(one.batch for one in state.owed)])
     left = [np.full(len(o.batch), len(members) + i) for i, o in enumerate(state.owed)]
-    replica = np.concatenate([state.held.replica, *left])
-    return write_tables(
+    replica = np.concatenate([state.held.replica[held], *left])
+    return (
         members_table(members, header, {"last_start": state.last_start}),
         to_table(events),
         to_table({"replica": replica, "start": batch.start, "end": batch.end}),
@@ -65,18 +85,16 @@ def write_state(state: OrderedState) -> bytes:
     )
 
 
-def read_state(data: bytes, case: MergeCase, schema: ElementSchema) -> OrderedState:
-    """The state that was written, ready for the next step."""
-    kind = kind_of(case)
-    streams = kind.open(data)
+def read_tables(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
+    """The state of these tables; what is held has no numbers yet."""
     control, header = streams.first()
     events, waiting, payload, held_payload = (streams.next() for _ in range(4))
-    kind.require_payload(header, held_payload, schema)
+    kind_of(case).require_payload(header, held_payload, schema)
     state = OrderedState.empty(case, replace(schema, has_seq=False, has_replica=False))
     state.members = read_members(control, header)
     state.last_start = _copy_of(control, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])
-    state.conflicts = int(header["conflicts"])
+    state.conflicts, state.mark = int(header["conflicts"]), int(header.get("mark", "0"))
     if isinstance(state.group, Latest):
         state.group = Latest(payload, _copy_of(events, "end"))
     else:
@@ -93,7 +111,8 @@ def _read_held(
     state: OrderedState, waiting: pa.Table, payload: pa.Table, owed: list[str]
 ) -> None:
     replica, place = _copy_of(waiting, "replica"), np.arange(waiting.num_rows)
-    both = Held(replica, _copy_of(waiting, "start"), _copy_of(waiting, "end"), place, payload)
+    start, end = _copy_of(waiting, "start"), _copy_of(waiting, "end")
+    both = Held(replica, start, end, place, place, payload)
     members = len(state.members)
     left = [np.flatnonzero(replica == members + i) for i in range(len(owed))]
     abandoned = Reason.ABANDONED.code

@@ -1,7 +1,7 @@
 """The inserts of joining replicas, held back until it is known what becomes of them.
 
-One row per insert, those of a replica in their order.  Rows that left stay in the payload table
-until more than half of it is unused.
+One row per insert, those of a replica in their order, numbered for ever: `ordered_parts` saves
+them by number.  Rows that left stay in the payload table until more than half of it is unused.
 
 Papers: LMerge V-B, erratum L9: held, not dropped, since the others may fail right after.
 """
@@ -28,21 +28,28 @@ class Held:
     start: Ints
     end: Ints
     place: Ints
+    number: Ints
     payload: pa.Table
 
     @classmethod
     def nothing(cls, schema: pa.Schema) -> "Held":
         """Nobody is joining."""
         numbers = np.empty(0, np.int64)
-        return cls(numbers, numbers, numbers, numbers, schema.empty_table())
+        return cls(numbers, numbers, numbers, numbers, numbers, schema.empty_table())
 
     def __len__(self) -> int:
         return len(self.start)
 
     def keep(self, rows: Ints) -> "Held":
         """Only these, with the payloads where they are."""
-        columns = self.replica[rows], self.start[rows], self.end[rows], self.place[rows]
-        return Held(*columns, self.payload)
+        return Held(
+            self.replica[rows],
+            self.start[rows],
+            self.end[rows],
+            self.place[rows],
+            self.number[rows],
+            self.payload,
+        )
 
     def compact(self) -> "Held":
         """The same, with no more payloads than twice the rows, and in few chunks."""
@@ -52,7 +59,8 @@ class Held:
         if self.payload.num_rows <= 2 * len(self) and chunks <= MAX_CHUNKS:
             return self
         payload = take(self.payload, self.place).combine_chunks()
-        return Held(self.replica, self.start, self.end, np.arange(len(self)), payload)
+        places = np.arange(len(self))
+        return Held(self.replica, self.start, self.end, places, self.number, payload)
 
     def detach(self, replica: int) -> "Held":
         """Without the rows of this replica; those behind it move up."""
@@ -74,8 +82,9 @@ class Held:
 
     def check(self, replicas: int) -> None:
         """Assert what must always hold, with this many replicas."""
-        lengths = {len(self.replica), len(self.start), len(self.end), len(self.place)}
-        assert len(lengths) == 1, repr(self)
+        columns = (self.replica, self.start, self.end, self.place, self.number)
+        assert len(set(map(len, columns))) == 1, repr(self)
+        assert (np.diff(self.number) > 0).all(), f"a number twice: {self!r}"
         assert (self.end > self.start).all(), f"an empty event was held: {self!r}"
         assert (self.replica < replicas).all(), f"held for nobody: {self!r}"
         if self.payload.num_columns:

@@ -78,6 +78,7 @@ def step(
         message = f"merge: granularity is '{granularity}'; it is 'element' or 'batch'"
         raise UsageError(message)
     admit(state, arrivals)
+    state.mark += 1
     counts, conflicts = state.counts, state.conflicts
     work = _scan(state, arrivals)
     _settle(state, work)
@@ -211,6 +212,8 @@ def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
             # A copy: a slice would keep the whole batch that it is cut from.
             fresh = work.payloads.take(work.place[new]).combine_chunks()
             payload = pa.concat_tables([payload, fresh])
+        number = np.append(held.number[waits[waits < count]], state.number(len(new)))
+        state.blocks.remove(held.number[decided], state.mark)
         columns = work.rows.replica[waits], work.rows.start[waits], work.rows.end[waits]
-        state.held = Held(*columns, place, payload).compact()
+        state.held = Held(*columns, place, number, payload).compact()
     return tuple(resolved)

@@ -5,6 +5,9 @@
 * The inserts of joining replicas (`held`), and those whose replica left while they were held
   (`owed`: the next step reports them).
 
+`mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a mark;
+a restored state goes on from the mark that was written with it.
+
 Nothing is remembered of what is behind the current start; the events of the current start stay
 until there is a greater one.  So the size does not depend on the length of the streams: it is
 that of one start, and of what joining replicas are ahead.
@@ -12,7 +15,8 @@ that of one start, and of what joining replicas are ahead.
 Papers: LMerge IV-F, Table IV: O(1), O(s) and O(g p); counting events makes R1 O(g (p + s)).
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +30,7 @@ from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
+from anabranch.operators.state_parts import Blocks, Saved
 
 CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
 
@@ -50,6 +55,9 @@ class OrderedState:
     current: int = int(NEVER_UNITS)
     conflicts: int = 0
     visits: int = 0
+    mark: int = 0
+    next_held: int = 0
+    blocks: Blocks = field(default_factory=Blocks.none)
 
     @classmethod
     def empty(cls, case: MergeCase, schema: ElementSchema) -> "OrderedState":
@@ -86,6 +94,7 @@ class OrderedState:
             return row
         if name in self.members.names:
             self.detach(name)
+        self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.last_start = np.append(self.last_start, NEVER_UNITS)
         self.group.attach()
@@ -94,11 +103,13 @@ class OrderedState:
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
         row = self.members.row_of(name, "detached")
+        self.mark += 1
         rows = np.flatnonzero(self.held.replica == row)
         if len(rows):
             reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
             batch = self.held.batch(self.schema, rows)
             self.owed = (*self.owed, Resolved(name, batch, reasons))
+            self.blocks.remove(self.held.number[rows], self.mark)
         self.held = self.held.detach(row)
         self.group.detach(row)
         self.members.remove(row)
@@ -110,6 +121,14 @@ class OrderedState:
         What it has waiting comes out with the next step.
         """
         self.members.guarantee[self.members.row_of(name, "promoted")] = NEVER_UNITS
+        self.mark += 1
+
+    def number(self, count: int) -> Ints:
+        """Numbers for this many inserts that begin to wait now."""
+        numbers = self.next_held + np.arange(count)
+        self.next_held += count
+        self.blocks.add(numbers, self.mark)
+        return numbers
 
     def to_bytes(self) -> bytes:
         """The whole state, versioned; see `ordered_codec`."""
@@ -124,6 +143,21 @@ class OrderedState:
 
         return read_state(data, case, schema)
 
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        from anabranch.operators.merge.ordered_parts import write_parts
+
+        return write_parts(self, since)
+
+    @classmethod
+    def from_parts(
+        cls, parts: Mapping[str, bytes], case: MergeCase, schema: ElementSchema
+    ) -> "OrderedState":
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        from anabranch.operators.merge.ordered_parts import read_parts
+
+        return read_parts(parts, case, schema)
+
     def check(self) -> None:
         """Assert what must always hold between steps."""
         members = len(self.members)
@@ -136,6 +170,8 @@ class OrderedState:
         if isinstance(self.group, Bag):
             assert self.group.said.shape[1] == members, f"said by nobody: {self!r}"
         self.held.check(members)
+        self.blocks.check(self.held.number)
+        assert (self.held.number < self.next_held).all(), f"was not numbered: {self!r}"
         assert not joined[self.held.replica].any(), f"held, though joined: {self!r}"
         assert (self.held.start >= self.frontier).all(), f"held for nothing: {self!r}"
         assert self.frontier < FOREVER_UNITS or not len(self.held), f"has ended: {self!r}"

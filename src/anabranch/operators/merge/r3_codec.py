@@ -36,14 +36,11 @@ from anabranch.operators.merge.r3_nodes import (
 )
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.settled import END, Settled
+from anabranch.operators.merge.settled_codec import SWAPPED, read_settled, settled_table
 from anabranch.operators.merge.slots import HIGH, LOW, START
 from anabranch.operators.state_codec import StateKind, column_of, to_table, write_tables
 
 KIND: Final = StateKind("anabranch merge r3", version=2, reads=(1, 2))
-
-_SETTLED: Final = {"start": START, "high": HIGH, "low": LOW, "end": END}
-# Version 1 called the first word of the hash high.
-_SETTLED_V1: Final = {"start": START, "high": LOW, "low": HIGH, "end": END}
 
 
 def write_state(state: R3State) -> bytes:
@@ -52,7 +49,7 @@ def write_state(state: R3State) -> bytes:
     return write_tables(
         control_table(state),
         node_table(state, ids).drop_columns("node"),
-        settled_table(settled.rows(settled.first, settled.next)),
+        settled_table(settled.all()),
         payload_table(state, ids),
     )
 
@@ -71,7 +68,7 @@ def read_state(data: bytes, schema: ElementSchema) -> R3State:
     state.mark += 1
     state.nodes.restore(np.arange(len(rows)), rows, read_table(payload), state.mark)
     state.next_born = max(state.next_born, int(rows[:, BORN].max(initial=-1)) + 1)
-    names = read_settled(known, _SETTLED_V1 if is_old else _SETTLED)
+    names = read_settled(known, SWAPPED) if is_old else read_settled(known)
     state.settled.remember(names[:, : LOW + 1], names[:, END], state.mark)
     return state.restored()
 
@@ -149,19 +146,6 @@ def _read_rows_v1(nodes: pa.Table, members: Members) -> Ints:
 def _read_output(rows: Ints, nodes: pa.Table) -> None:
     rows[:, OUT], rows[:, ROW] = column_of(nodes, "output_end"), 0
     rows[:, FLAGS] = np.where(column_of(nodes, "in_conflict") != 0, LIVE | CONFLICT, LIVE)
-
-
-def settled_table(rows: Ints) -> pa.Table:
-    """These settled names."""
-    return to_table({name: rows[:, column] for name, column in _SETTLED.items()})
-
-
-def read_settled(table: pa.Table, columns: dict[str, int] = _SETTLED) -> Ints:
-    """The rows of a table of settled names, by end."""
-    rows = np.empty((table.num_rows, len(columns)), np.int64)
-    for name, column in columns.items():
-        rows[:, column] = column_of(table, name).view(np.int64)
-    return rows
 
 
 def payload_table(state: R3State, ids: Ints) -> pa.Table:

@@ -221,6 +221,6 @@ class R3State:
 
     def _check_settled(self) -> None:
         self.settled.check()
-        ends = self.settled.rows(self.settled.first, self.settled.next)[:, END]
+        ends = self.settled.all()[:, END]
         assert (ends < self.frontier).all() or self.frontier == FOREVER_UNITS
         assert (ends >= self.members.slowest).all(), f"remembers too long: {self!r}"

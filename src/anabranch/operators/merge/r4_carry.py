@@ -20,29 +20,34 @@ from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.contract import Arrival
 from anabranch.operators.merge.r3_nodes import ENDS
+from anabranch.operators.merge.r3_parts import blocks_of
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_lists import ABSENT
-from anabranch.operators.merge.r4_restore import restore
+from anabranch.operators.merge.r4_restore import Written, restore
 from anabranch.operators.merge.r4_state import R4State
-from anabranch.operators.merge.settled import END
 from anabranch.operators.merge.slots import LOW, Asked, Slots
 
 
 def from_r3(state: R3State) -> R4State:
-    """The same merge as R4; the R3 state is not changed, and must not be used any more."""
+    """The same merge as R4; the R3 state must not be used any more.
+
+    Nodes keep their numbers, so their payloads need not be saved again.
+    """
     known = R4State.empty(state.schema)
     known.frontier, known.conflicts = state.frontier, state.conflicts
-    known.members = state.members
-    settled = state.settled.rows(state.settled.first, state.settled.next)
-    known.settled.remember(settled[:, : LOW + 1], settled[:, END])
-    events = state.events()
+    known.members, known.settled = state.members, state.settled
+    known.mark = state.mark + 1
+    blocks, ids, events = blocks_of(state.nodes).copy(), state.in_order(), state.events()
+    blocks.changed = np.where(blocks.held > 0, known.mark, blocks.changed)
     ends = np.concatenate([events.output_end[:, None], events.ends], axis=1)
     node, column = np.nonzero(ends != ABSENT)
     end = ends[node, column]
     is_alive = (end > events.start[node]).astype(np.int64)
     rows = np.stack([node, column, end, is_alive], axis=1)
     names = np.stack([events.start, events.high, events.low], axis=1)
-    restore(known, names, events.in_conflict.astype(np.int64), rows, events.payload)
+    in_conflict = events.in_conflict.astype(np.int64)
+    written = Written(ids, names, np.arange(len(ids)), in_conflict, rows, events.payload)
+    restore(known, written, blocks)
     return known
 
 

@@ -49,6 +49,7 @@ def step(
 ) -> StepResult:
     """Take what arrived, change the state, and return the change of the output."""
     admit(state, arrivals)
+    state.mark += 1
     names = state.members.names
     sizes = [len(arrival.batch) for arrival in arrivals]
     replica = np.array([names.index(arrival.replica) for arrival in arrivals], np.int64)
@@ -145,6 +146,9 @@ def _settle(state: R4State, work: Pass, located: Located) -> None:
     ended = work.ended
     names, final = state.nodes.facts[ended, :3], work.final
     is_known = final != NEVER_UNITS
-    state.settled.remember(names[is_known], final[is_known])
-    state.settled.forget(state.members.slowest)
-    state.nodes.forget(np.append(ended, located.unborn(state.nodes)))
+    state.settled.remember(names[is_known], final[is_known], state.mark)
+    state.settled.forget(state.members.slowest, state.mark)
+    unborn = located.unborn(state.nodes)
+    born = np.setdiff1d(located.fresh, unborn, assume_unique=True)
+    state.nodes.note(born, work.touched, ended, state.mark)
+    state.nodes.forget(np.append(ended, unborn))

@@ -16,6 +16,9 @@ A node whose DUE is before a stable is found by a heap (`due`).  A replica that 
 which is behind the output's frontier already is not: it has the node in `waiting`, to be looked
 at when that replica decides.  So a stable looks only at what it freezes or corrects.
 
+`blocks` remembers when the nodes of each block of numbers were last changed, and when one last
+got a payload: `r4_parts` writes only what changed since.
+
 Papers: LMerge IV-E, in3t; FindHalfFrozen without a scan.
 """
 
@@ -32,6 +35,7 @@ from anabranch.batch.store import Store, grown, write_table
 from anabranch.operators.merge.due import Due
 from anabranch.operators.merge.r4_lists import ABSENT, NO_BLOCK, Lists, free_blocks, no_lists
 from anabranch.operators.merge.slots import LOW, START, Slots
+from anabranch.operators.state_parts import BLOCK, BLOCK_BITS, Blocks
 
 BORN: Final = LOW + 1
 DUE: Final = LOW + 2
@@ -94,6 +98,7 @@ class Nodes:
         self.slots = Slots()
         self.due = Due()
         self.next_born = 0
+        self.blocks = Blocks.none()
         self._used = 0
         self._free = np.empty(0, np.int64)
 
@@ -115,20 +120,38 @@ class Nodes:
         ids = np.flatnonzero(is_used)
         return ids[np.argsort(self.facts[ids, BORN], kind="stable")]
 
+    def ids_in(self, block: int) -> Ints:
+        """The nodes with the numbers of a block, rising; only between steps."""
+        first = block << BLOCK_BITS
+        born = self.facts[first : min(first + BLOCK, self._used), BORN]
+        return first + np.flatnonzero(born != NOT_BORN)
+
     def reserve(self, count: int) -> Ints:
         """Ids for new nodes, and room for them; see `begin` and `give_back`."""
         used = min(count, len(self._free))
         keep = len(self._free) - used
         ids = np.append(self._free[keep:], self._used + np.arange(count - used))
         self._free = self._free[:keep]
-        self._used += count - used
-        self.facts = grown(self.facts, self._used)
+        self._make_room(self._used + count - used)
+        return ids
+
+    def restore(self, ids: Ints) -> None:
+        """Let just these ids be in use, where none is; see `begin`."""
+        assert self._used == 0, f"something is here already: {self!r}"
+        self._make_room(int(ids.max(initial=-1)) + 1)
+        is_free = np.ones(self._used, np.bool_)
+        is_free[ids] = False
+        self._free = np.flatnonzero(is_free)
+
+    def _make_room(self, used: int) -> None:
+        self.facts = grown(self.facts, used)
+        self.facts[self._used : used, BORN] = NOT_BORN
+        self._used = used
         self.waits = grown(self.waits, self._used)
         self.lists = self.lists._replace(
             single=grown(self.lists.single, self._used),
             block=grown(self.lists.block, self._used),
         )
-        return ids
 
     def begin(self, ids: Ints, payload_rows: Ints) -> None:
         """Make reserved ids nodes that nobody has inserted yet; their names are there."""
@@ -139,8 +162,14 @@ class Nodes:
         """Reserved ids that were not needed, or whose nodes left."""
         self._free = np.append(self._free, ids)
 
+    def note(self, born: Ints, touched: Ints, ended: Ints, mark: int) -> None:
+        """Which nodes a step has made, may have changed, and will let go."""
+        self.blocks.add(born, mark)
+        self.blocks.change(touched, mark)
+        self.blocks.remove(ended, mark)
+
     def forget(self, ids: Ints) -> None:
-        """Let these nodes go; their rows and blocks are used again."""
+        """Let these nodes go; their rows and cells are used again."""
         if len(ids):
             free_blocks(self.lists, frozen_rows(ids), np.arange(self.columns))
             self.slots.remove(ids, self.facts)
@@ -219,6 +248,7 @@ class Nodes:
         assert (facts[:, STATUS] & ~IN_CONFLICT == 0).all(), f"a step has not ended: {self!r}"
         assert (facts[:, ROW] < max(self.payloads.count, 1)).all(), f"a lost payload: {self!r}"
         assert len(self.slots) == len(ids), repr(self)
+        self.blocks.check(ids)
         self.slots.check(self.facts)
         self.due.check()
         times, entries = self.due.entries

@@ -7,7 +7,7 @@ replica) is handed to the nodes before the next stable is looked at.
 
 import numpy as np
 
-from anabranch.batch.batch import STABLE, Batch, Codes, Ints
+from anabranch.batch.batch import STABLE, Batch, Codes, Ints, Mask
 from anabranch.batch.kernel import frozen
 from anabranch.batch.store import grown
 from anabranch.operators.merge.contract import Reason
@@ -27,7 +27,8 @@ from anabranch.operators.merge.r4_loop import (
     Work,
     judge_some,
 )
-from anabranch.operators.merge.r4_nodes import DUE
+from anabranch.operators.merge.r4_net import KIND, NODE
+from anabranch.operators.merge.r4_nodes import BORN, DUE, IN_CONFLICT, NOT_BORN, STATUS
 from anabranch.operators.merge.r4_reconcile import (
     CONFLICTS,
     ENDED,
@@ -59,6 +60,7 @@ class Pass:
         self.conflicts = self.visits = 0
         self._probes = nodes.slots.probes
         self._ended: list[Ints] = [np.empty(0, np.int64)]
+        self._denied: list[Ints] = []
         control = np.zeros(STOPPED + 1, np.int64)
         control[FRONTIER], control[SLOWEST] = state.frontier, members.slowest
         control[NEXT_BORN] = nodes.next_born
@@ -83,6 +85,14 @@ class Pass:
     def ended(self) -> Ints:
         """The nodes that are frozen on the output now."""
         return np.concatenate(self._ended)
+
+    @property
+    def touched(self) -> Ints:
+        """The nodes that may have changed, some of them more than once."""
+        known = self.elements.node[self.elements.node >= 0]
+        shown = self.log[self.log[:, KIND] != STABLE, NODE]
+        born = self.state.nodes.facts[known, BORN] != NOT_BORN
+        return np.concatenate([known[born], shown, *self._denied])
 
     @property
     def final(self) -> Ints:
@@ -163,6 +173,7 @@ class Pass:
         nodes = self.state.nodes.due_before(
             stable.time, stable.column, pushed, in_order=in_order
         )
+        was_denied = self._is_in_conflict(nodes)
         scratch, at = self._scratch(len(nodes)), 0
         self._work = self._work._replace(
             pushed=grown(self._work.pushed, len(nodes)),
@@ -173,10 +184,15 @@ class Pass:
             if at < len(nodes):
                 scratch = self._make_room(int(nodes[at]), scratch)
         self.visits += len(nodes)
+        self._denied.append(nodes[self._is_in_conflict(nodes) & ~was_denied])
         self.conflicts += int(scratch.counts[CONFLICTS])
         missing = scratch.missing[: scratch.counts[MISSING]].tolist()
         self.missing += [(stable.column - 1, node) for node in missing]
         self._ended.append(scratch.ended[: scratch.counts[ENDED]])
+
+    def _is_in_conflict(self, nodes: Ints) -> Mask:
+        is_in_conflict: Mask = self._work.facts[nodes, STATUS] & IN_CONFLICT != 0
+        return is_in_conflict
 
     def _scratch(self, nodes: int) -> Scratch:
         bags, counts = np.empty((2, 64), np.int64), np.zeros(ENDED + 1, np.int64)

@@ -1,9 +1,10 @@
 """Nodes from plain columns: how a state is read from bytes, or carried over from R3.
 
-Given the names, the ends and the payloads of all nodes, in the order of first arrival, finds
-out the rest: where each node is found, when it is due, and which replicas it waits for.
+Given the names, the ends and the payloads of all nodes, finds out the rest: where each node is
+found, when it is due, and which replicas it waits for.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,40 @@ from anabranch.operators.merge.r4_nodes import BORN, DUE, STATUS, Nodes
 from anabranch.operators.merge.r4_reconcile import first_end, wants_before
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.slots import LOW, START
+from anabranch.operators.state_parts import Blocks
 
 
-def restore(
-    state: R4State, names: Ints, in_conflict: Ints, ends: Ints, payload: pa.Table
-) -> None:
-    """Give an empty state these nodes; its frontier and members are there already.
+@dataclass(frozen=True, eq=False)
+class Written:
+    """Nodes as columns: their numbers, names (START, HIGH, LOW) and order of first arrival.
 
-    `names` are START, HIGH and LOW; `ends` are rows as `R4State.ends` gives them; `in_conflict`
-    is 0 or 1 for each node.
+    `ends` are rows as `R4State.ends` gives them; `in_conflict` is 0 or 1 for each node.
     """
-    nodes = Nodes(state.schema.payload)
+
+    ids: Ints
+    names: Ints
+    born: Ints
+    in_conflict: Ints
+    ends: Ints
+    payload: pa.Table
+
+
+def restore(state: R4State, some: Written, blocks: Blocks) -> None:
+    """Give an empty state these nodes; its frontier and members are there already."""
+    nodes, ids = Nodes(state.schema.payload), some.ids
     for _ in range(len(state.members)):
         nodes.add_column()
-    ids = nodes.reserve(len(names))
-    nodes.begin(ids, nodes.payloads.append(read_table(payload), np.arange(len(ids))))
-    nodes.facts[ids, : LOW + 1] = names
-    nodes.facts[ids, BORN] = np.arange(len(ids))
-    nodes.facts[ids, STATUS] = in_conflict
-    nodes.next_born = len(ids)
-    nodes.slots.make_room(len(ids), nodes.facts)
+    nodes.restore(ids)
+    nodes.begin(ids, nodes.payloads.append(read_table(some.payload), np.arange(len(ids))))
+    nodes.facts[ids, : LOW + 1] = some.names
+    nodes.facts[ids, BORN] = some.born
+    nodes.facts[ids, STATUS] = some.in_conflict
+    nodes.next_born = int(some.born.max(initial=-1)) + 1
+    nodes.blocks = blocks
     nodes.slots.put(ids, nodes.facts)
     # A block of n ends has room for at most 2 n, and one cell for itself.
-    nodes.lists = with_cells(nodes.lists, 4 * len(ends) + 8)
-    read_ends(nodes.lists, frozen_rows(ids), np.ascontiguousarray(ends))
+    nodes.lists = with_cells(nodes.lists, 4 * len(some.ends) + 8)
+    read_ends(nodes.lists, frozen_rows(ids), np.ascontiguousarray(some.ends))
     waiting = np.zeros((len(ids), nodes.columns), np.bool_)
     find_due(nodes.facts, nodes.lists, frozen_rows(ids), state.frontier, waiting)
     nodes.waits[ids] = waiting

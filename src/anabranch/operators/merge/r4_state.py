@@ -6,9 +6,13 @@
 * Per identity that is final but that a replica may still mention: its name (`settled`).
 * The output's frontier, and how many conflicts there were.
 
+`mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a mark;
+a restored state goes on from the mark that was written with it.
+
 Papers: LMerge IV-E, in3t (Figure 1, right); the space is O(w(p + s d)) of Table IV.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +22,9 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.r4_lists import OUTPUT, check_lists, count_ends, write_ends
 from anabranch.operators.merge.r4_nodes import DUE, Nodes
-from anabranch.operators.merge.r4_settled import END, Settled
+from anabranch.operators.merge.settled import END, Settled
 from anabranch.operators.merge.slots import START
+from anabranch.operators.state_parts import Saved
 
 
 @dataclass(eq=False)
@@ -33,6 +38,7 @@ class R4State:
     frontier: int
     conflicts: int
     shrink_only: bool
+    mark: int = 0
 
     @classmethod
     def empty(cls, schema: ElementSchema, *, shrink_only: bool = False) -> "R4State":
@@ -59,6 +65,7 @@ class R4State:
             return row
         if name in self.members.names:
             self.detach(name)
+        self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.nodes.add_column()
         return len(self.members) - 1
@@ -66,23 +73,23 @@ class R4State:
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
         row = self.members.row_of(name, "detached")
+        self.mark += 1
         self.members.remove(row)
         self.nodes.remove_column(row + 1)
-        self.settled.forget(self.members.slowest)
+        self.settled.forget(self.members.slowest, self.mark)
 
-    def ends(self) -> tuple[Ints, Ints]:
-        """All nodes in the order of first arrival, and the rows of all their ends.
+    def ends(self, ids: Ints) -> Ints:
+        """The rows of all ends of these nodes.
 
         A row is (position among the nodes, column, end, count); a bag that was removed has one
         row with the count 0.
         """
-        ids = self.nodes.ids()
         starts = self.nodes.facts[ids, START]
         counts = np.empty((len(ids), self.nodes.columns), np.int64)
         count_ends(self.nodes.lists, starts, ids, counts)
         rows = np.empty((int(counts.sum()), 4), np.int64)
         write_ends(self.nodes.lists, starts, ids, rows)
-        return ids, rows
+        return rows
 
     def to_bytes(self) -> bytes:
         """The whole state, versioned; see `r4_codec`."""
@@ -97,11 +104,25 @@ class R4State:
 
         return read_state(data, schema)
 
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        from anabranch.operators.merge.r4_parts import write_parts
+
+        return write_parts(self, since)
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "R4State":
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        from anabranch.operators.merge.r4_parts import read_parts
+
+        return read_parts(parts, schema)
+
     def check(self) -> None:
         """Assert what must always hold between steps."""
         self.nodes.check()
         self.settled.check()
-        ids, rows = self.ends()
+        ids = self.nodes.ids()
+        rows = self.ends(ids)
         start = self.nodes.facts[ids, START]
         check_lists(self.nodes.lists, start, ids)
         assert self.nodes.columns == len(self.members) + 1, repr(self)
@@ -110,7 +131,7 @@ class R4State:
         joined = self.members.joined(self.frontier)
         assert (self.members.frontier[joined] <= self.frontier).all(), f"runs behind: {self!r}"
         assert len(set(self.members.names)) == len(self.members), f"a name twice: {self!r}"
-        final = self.settled.rows[:, END]
+        final = self.settled.all()[:, END]
         assert (final < self.frontier).all() or self.frontier == FOREVER_UNITS, repr(self)
         assert (final >= self.members.slowest).all(), f"remembers too long: {self!r}"
 

@@ -10,7 +10,10 @@ it is detached.
 What a stable makes final ends between the old frontier and the new one, so later ones end
 later: a queue by end, and forgetting takes from its front.  Entries are numbered for ever
 (`first` is the number of the oldest); every BLOCK of numbers remembers when it last got an
-entry, so that `r3_parts` writes only what is new.
+entry, so that `settled_codec` writes only what is new.
+
+In R4 names are identities, not events: `END` is the last end of all its events, and a further
+copy of an identity that is final counts as absorbed.
 
 Two payloads with the same start and the same 128 bits would be taken for one here, and only
 here; the price of that accident is an element counted as absorbed instead of late.
@@ -77,6 +80,10 @@ class Settled:
         """The entries with these numbers (`last` excluded): START, HIGH, LOW, END; a view."""
         return self._rows[first - self._base : last - self._base]
 
+    def all(self) -> Ints:
+        """All entries, as `rows` has them."""
+        return self.rows(self._first, self._next)
+
     def blocks(self, since: int) -> tuple[list[int], list[int]]:
         """Which blocks got an entry after this mark, and which are empty since then.
 
@@ -90,7 +97,7 @@ class Settled:
         count, order = len(end), np.argsort(end, kind="stable")  # they come nearly sorted
         if self._first - self._base > len(self):
             # What was forgotten makes room: more of it than of what moves.
-            self._rows = self.rows(self._first, self._next).copy()
+            self._rows = self.all().copy()
             self._base = self._first
         used = self._next - self._base
         self._rows = grown(self._rows, used + count)
@@ -105,7 +112,7 @@ class Settled:
 
     def forget(self, slowest: int, mark: int) -> None:
         """Drop what no replica may mention, if the slowest of them is at this frontier."""
-        ends = self.rows(self._first, self._next)[:, END]
+        ends = self.all()[:, END]
         gone = len(ends) if slowest == FOREVER_UNITS else int(np.searchsorted(ends, slowest))
         if gone:
             ids = np.arange(self._first, self._first + gone)
@@ -127,7 +134,7 @@ class Settled:
 
     def check(self) -> None:
         """Assert what must always hold."""
-        rows = self.rows(self._first, self._next)
+        rows = self.all()
         assert len(rows) == len(self) == len(self._slots), repr(self)
         assert (rows[:-1, END] <= rows[1:, END]).all(), f"not sorted: {self!r}"
         assert (rows[:, END] >= rows[:, START]).all(), f"an end before its start: {self!r}"
