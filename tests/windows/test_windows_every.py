@@ -1,6 +1,7 @@
 """Engines that keep every window: against brute force, and against the paper's engines."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -144,6 +145,26 @@ def test_flink_shows_the_latest_of_several_late_windows_first() -> None:
     assert [(one.start, one.late) for one in results] == [
         (-2, False), (0, False), (0, True), (-2, True),
     ]  # fmt: skip
+
+
+def test_flink_fires_a_window_that_a_late_tuple_makes_at_once_and_as_late() -> None:
+    results = predict(engine("flink", lateness=2), 2, 1, [(2, 1), (0, 2)], "sum").results
+    assert [(one.start, one.value, one.late) for one in results] == [
+        (0, 2, True),
+        (-1, 2, True),
+    ]
+
+
+@pytest.mark.parametrize("known", ["before", "after", "next"])
+def test_a_tuple_within_the_lateness_is_shown_whenever_the_frontier_moves(known: str) -> None:
+    beam = engine("beam", lateness=9)
+    assert beam.progress is not None
+    system = replace(beam, progress=replace(beam.progress, known=known))
+    results = predict(system, 4, 4, [(1, 1), (6, 2), (7, 4), (2, 8)], "sum").results
+    assert [(one.start, one.value, one.late) for one in results] == [
+        (0, 1, False),
+        (0, 9, True),
+    ]
 
 
 def test_spark_judges_late_rows_by_the_batch_before() -> None:

@@ -8,9 +8,9 @@ A step is one tuple or one batch, by the engine's tick.  In a step:
 
 1. each tuple goes into every window that holds its time and still takes tuples;
 2. the frontier moves on;
-3. report: with `window_close`, the windows that have just closed, and those that had closed
-   before and took a tuple now; with `content_change` alone, the windows that took a tuple;
-   with neither, every window that is kept.
+3. report: with `window_close`, the windows that have just closed, and before them those that
+   had closed earlier and took a tuple now; with `content_change` alone, the windows that
+   took a tuple; with neither, every window that is kept.
 
 With `Progress(known="before")` 2 comes before 1; with `next` the frontier of a batch is made
 from the batches before it, late tuples are judged by the one before that, and a batch without
@@ -151,13 +151,21 @@ class _Run:
         return Scope(start - 1, start - 1 + self.query.size)
 
     def _late(self, touched: list[int]) -> list[Visit]:
-        """Windows that took a tuple after they had closed."""
+        """Windows that took a tuple after they had closed, or that such a tuple made."""
         if not self.engine.report.window_close:
             return []
-        late = [start for start in touched if self.held[start].closed]
+        at_once = self.progress.known == "after"
+        late = [
+            start
+            for start in touched
+            if self.held[start].closed or (at_once and self._has_closed(start))
+        ]
         if self.progress.latest_first:
             late.reverse()
-        return [self._visit(start, closed=True, late=True) for start in late]
+        visits = [self._visit(start, closed=True, late=True) for start in late]
+        for start in late:
+            self.held[start].closed = True
+        return visits
 
     def _report(self, touched: list[int]) -> list[Visit]:
         report = self.engine.report

@@ -40,7 +40,7 @@ class Result:
     content: tuple[int, ...]
     """Numbers of the tuples in it."""
     late: bool = False
-    """Whether the window had been reported as closed before."""
+    """Whether time had gone past the window before its last tuple came."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -49,7 +49,7 @@ class Visit:
     last: tuple[Row, ...] = ()
     """The content that was reported last, to see what changed."""
     late: bool = False
-    """Whether the window had been closed and reported before."""
+    """Whether time had gone past the window before its last tuple came."""
     frontier: int | None = None
     """How far time is known to have come, where an engine keeps every window."""
 
