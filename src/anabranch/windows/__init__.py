@@ -12,6 +12,7 @@ are used.
     engine, profiles      an engine as a frozen value; those that we know
     predict               what is returned
     compare, explain      where engines differ and by which dimension; why each result came
+    infer                 the settings of an engine that can only be run
 
 >>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
 >>> print(predict("coral8", size=5, slide=1, tuples=tuples, agg="avg"))
@@ -20,11 +21,16 @@ coral8: (10), (15), (20), (30)
 
 from anabranch.model import Stable
 from anabranch.windows.aggregate import AGGREGATES
+from anabranch.windows.answers import Command
 from anabranch.windows.binary import JoinResult, predict_join
+from anabranch.windows.candidates import Space
 from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
+from anabranch.windows.infer import infer
+from anabranch.windows.inference import Asked, Inference, Parameter
 from anabranch.windows.predict import Prediction, Result, predict
+from anabranch.windows.probes import Probe, Shown
 from anabranch.windows.profiles import ENGINES, engine
 from anabranch.windows.report import Report
 from anabranch.windows.scope import Scope, Shape, Start
@@ -42,13 +48,18 @@ __all__ = [
     "ENGINES",
     "Answer",
     "Arrival",
+    "Asked",
+    "Command",
     "Comparison",
     "Difference",
     "Engine",
     "Explained",
     "Explanation",
+    "Inference",
     "JoinResult",
+    "Parameter",
     "Prediction",
+    "Probe",
     "Progress",
     "Query",
     "Reason",
@@ -56,13 +67,16 @@ __all__ = [
     "Result",
     "Scope",
     "Shape",
+    "Shown",
     "Source",
+    "Space",
     "Stable",
     "Start",
     "compare",
     "engine",
     "explain",
     "in_triggers",
+    "infer",
     "on_system_time",
     "predict",
     "predict_join",

@@ -1,0 +1,365 @@
+"""`infer`: the SECRET settings of an engine that can only be run.
+
+All settings of a `Space` are candidates; each probe rules out those that would have answered
+otherwise.  The next probe is the one, of some generated, that splits those left best.
+
+1. Tuples in order and batches of one time, on the coarse candidates.
+2. Late tuples and mixed batches, on all that the coarse ones left stand for.
+3. When no generated probe splits what is left, probes by chance confirm it; one that rules
+   out some sends the search back to 2.
+
+What remains cannot be told apart on the inputs that were searched; that is no proof.  If
+nothing remains, no setting of the space fits, and the last probe shows it.  An engine that
+gives two answers to one probe is asked each probe until one answer leads, and that counts if
+more than half agree.  That is found out at the first probe, which is asked twice, or
+when nothing is left and all probes are asked again; then the search starts anew.
+
+Papers: SECRET B.3; errata S12 and the list of what no probe can tell apart.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from random import Random
+from typing import Literal
+
+from anabranch.errors import InputError, UsageError
+from anabranch.windows.aggregate import aggregate
+from anabranch.windows.answers import Command, Run, ask, fields_of
+from anabranch.windows.candidates import PARAMETERS, Space, profiles_like, settings
+from anabranch.windows.engine import Engine
+from anabranch.windows.inference import Asked, Inference, Parameter
+from anabranch.windows.probes import (
+    Kinds,
+    Probe,
+    Seen,
+    Shown,
+    answer_of,
+    is_irregular,
+    make_probe,
+    predicted,
+)
+from anabranch.windows.stream import whole
+
+_POOL = 16
+_SAMPLE = 48
+_NOISY_RUNS = 5
+_LEAD = 4
+_MOST_RUNS = 21
+_TRIES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to search."""
+
+    run: Run
+    space: Space
+    agg: str
+    kinds: Kinds
+    late: bool
+    confirm: int
+    search: int
+    most: int
+    seed: int
+
+
+class _Noisy(Exception):  # noqa: N818
+    """The engine gave two answers to one probe."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search at work."""
+
+    plan: _Plan
+    repeats: int
+    left: list[Engine]
+    kinds: Kinds
+    random: Random
+    told: frozenset[str] = frozenset(("value", "start", "end", "step"))
+    asked: list[Asked] = field(default_factory=list)
+    runs: int = 0
+    searched: int = 0
+    refused: set[tuple[int, int]] = field(default_factory=set)
+    gaps: bool = True
+
+    def spent(self) -> bool:
+        return self.runs >= self.plan.most or not self.left
+
+    def make(self) -> Probe:
+        """A probe by chance that the engine takes, as far as we know."""
+        for _ in range(_TRIES):
+            probe = make_probe(self.random, self.kinds)
+            above = probe.slide > probe.size
+            if (probe.size, probe.slide) not in self.refused and (self.gaps or not above):
+                return probe
+        message = (
+            "the engine takes none of the queries that probes make: sizes from 1 to 6 and "
+            "slides from 1 on; scale time in `run` if its unit is coarser"
+        )
+        raise InputError(message)
+
+    def answer(self, engine: Engine, probe: Probe) -> Seen | None:
+        found = predicted(engine, probe, self.plan.agg, self.plan.kinds.by)
+        return None if found is None else answer_of(found, self.told)
+
+    def split(self) -> None:
+        """Ask what splits those left, until nothing found does."""
+        self.searched = 0
+        while self.searched < self.plan.search and len(self.left) > 1 and not self.spent():
+            sample = self._sample()
+            pool = [self.make() for _ in range(_POOL)]
+            worth = [self._left_after(probe, sample) for probe in pool]
+            best = min(range(_POOL), key=lambda n: (worth[n], len(pool[n].tuples)))
+            if worth[best] >= len(sample):
+                self.searched += _POOL
+                continue
+            self.searched = 0
+            self.put(pool[best], "split")
+
+    def _sample(self) -> list[Engine]:
+        if len(self.left) <= _SAMPLE:
+            return list(self.left)
+        return self.random.sample(self.left, _SAMPLE)
+
+    def _left_after(self, probe: Probe, sample: Sequence[Engine]) -> float:
+        """How many of the sample a probe leaves, on average over its answers."""
+        answers = Counter(self.answer(engine, probe) for engine in sample)
+        silent = answers.pop(None, 0)
+        total = sum(answers.values())
+        if not total:
+            return float(len(sample))
+        return silent + sum(count * count for count in answers.values()) / total
+
+    def put(self, probe: Probe, purpose: Literal["split", "confirm"]) -> None:
+        """Ask the engine, and rule out those that would have answered otherwise."""
+        number = len(self.asked) + 1
+        answers = self._answers(probe, number)
+        most, agreeing, _ = self._most_frequent(answers)
+        before, decided = list(self.left), 2 * agreeing > len(answers)
+        if most is None and decided:
+            self._note_refusal(probe)
+        elif most is not None and decided:
+            self._rule_out(probe, most, number)
+        asked = Asked(
+            number,
+            probe,
+            purpose,
+            most,
+            len(answers),
+            agreeing,
+            len(before),
+            len(self.left),
+            tuple(_told(before, self.left)),
+        )
+        self.asked.append(asked)
+
+    def _answers(self, probe: Probe, number: int) -> list[tuple[Shown, ...] | None]:
+        """As many as are needed: one answer must lead the next by some if they differ."""
+        answers: list[tuple[Shown, ...] | None] = []
+        least = self.repeats if self.asked else max(2, self.repeats)
+        while True:
+            answers.append(ask(self.plan.run, probe, number))
+            self.runs += 1
+            _, agreeing, second = self._most_frequent(answers)
+            if second and self.repeats < _NOISY_RUNS:
+                raise _Noisy
+            clear = not second or agreeing - second >= _LEAD
+            if len(answers) >= least and (clear or len(answers) >= _MOST_RUNS):
+                return answers
+
+    def explaining(self) -> list[Engine]:
+        """Those left that foretell every answer, if any; the others were silent on some."""
+        answered = [one.probe for one in self.asked if one.decided and one.answer is not None]
+        found = [
+            engine
+            for engine in self.left
+            if all(self.answer(engine, probe) is not None for probe in answered)
+        ]
+        return found or self.left
+
+    def _most_frequent(
+        self, answers: list[tuple[Shown, ...] | None]
+    ) -> tuple[tuple[Shown, ...] | None, int, int]:
+        """That answer, how often it came, and how often the next."""
+        told = self.told
+        for one in answers:
+            if one:
+                told &= fields_of(one)
+        keys = [None if one is None else answer_of(one, told) for one in answers]
+        counts = Counter(keys).most_common(2)
+        self.told = told
+        second = counts[1][1] if len(counts) > 1 else 0
+        return answers[keys.index(counts[0][0])], counts[0][1], second
+
+    def _note_refusal(self, probe: Probe) -> None:
+        """Not to ask in vain again: slides above the size, late tuples, or just this query."""
+        irregular = is_irregular(probe)
+        if irregular and probe.slide <= probe.size:
+            self.kinds = replace(self.kinds, late=False)
+        elif not irregular and probe.slide > probe.size:
+            self.gaps = False
+        else:
+            self.refused.add((probe.size, probe.slide))
+
+    def _rule_out(self, probe: Probe, shown: tuple[Shown, ...], number: int) -> None:
+        wanted = answer_of(shown, self.told)
+        left = [one for one in self.left if self.answer(one, probe) in (None, wanted)]
+        if not left and self.repeats < _NOISY_RUNS:
+            self._require_same_answers(probe, shown, number)
+        self.left = left
+
+    def _require_same_answers(
+        self, probe: Probe, shown: tuple[Shown, ...] | None, number: int
+    ) -> None:
+        """Ask all again before nothing fits: one chance answer may have ruled out the true."""
+        earlier = [(one.probe, one.answer, one.number) for one in self.asked]
+        again = [(probe, shown, number)] * (_NOISY_RUNS - 1)
+        for asked, answer, place in again + earlier:
+            found = ask(self.plan.run, asked, place)
+            self.runs += 1
+            if self._seen(found) != self._seen(answer):
+                raise _Noisy
+
+    def _seen(self, shown: tuple[Shown, ...] | None) -> Seen | None:
+        return None if shown is None else answer_of(shown, self.told)
+
+
+def _told(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:
+    """The parameters that have fewer values now."""
+    if len(before) == len(after):
+        return []
+    old, new = _values(before), _values(after)
+    return [name for name in PARAMETERS if len(new[name]) < len(old[name])]
+
+
+def _values(engines: Sequence[Engine]) -> dict[str, list[object]]:
+    found: dict[str, dict[object, None]] = {name: {} for name in PARAMETERS}
+    for engine in engines:
+        for name, value in settings(engine).items():
+            found[name][value] = None
+    return {name: list(values) for name, values in found.items()}
+
+
+def infer(
+    run: Run | Command | Sequence[str],
+    *,
+    agg: str = "sum",
+    by: Literal["time", "rows"] = "time",
+    space: Space | None = None,
+    batches: bool = True,
+    late: bool = True,
+    stables: bool = False,
+    confirm: int = 8,
+    search: int = 192,
+    most: int = 200,
+    repeats: int = 1,
+    timeout: float = 60.0,
+    seed: int = 0,
+) -> Inference:
+    """The settings of the engine that `run` runs; see `anabranch.windows.answers` for it.
+
+    `agg` and `by` say what its query computes and how its windows count.  `batches`, `late`
+    and `stables` say what it can be given: batches of several tuples, tuples out of order,
+    stables.  The search for a probe that splits what is left ends after `search` inputs in
+    vain; `confirm` probes by chance follow.  At most about `most` runs are made.
+    """
+    aggregate(agg)
+    if by not in {"time", "rows"}:
+        message = f"by is {by!r}; expected time or rows"
+        raise UsageError(message)
+    whole(confirm, "confirm", 0)
+    for value, name in ((search, "search"), (most, "most"), (repeats, "repeats")):
+        whole(value, name, 1)
+    plan = _Plan(
+        run=_callable(run, agg, timeout),
+        space=space or Space(),
+        agg=agg,
+        kinds=Kinds(batches, late=False, stables=stables, by=by),
+        late=late and by == "time",
+        confirm=confirm,
+        search=search,
+        most=most,
+        seed=seed,
+    )
+    try:
+        return _search(plan, repeats)
+    except _Noisy:
+        return _search(plan, max(_NOISY_RUNS, repeats))
+
+
+def _callable(run: Run | Command | Sequence[str], agg: str, timeout: float) -> Run:
+    if callable(run):
+        return run
+    if isinstance(run, str) or not isinstance(run, Sequence):
+        message = (
+            f"run is {run!r}; expected a callable (tuples, size, slide) -> results, or a "
+            'command as a list of words, for example ["python", "engine.py"]'
+        )
+        raise UsageError(message)
+    return Command(tuple(run), agg=agg, timeout=timeout)
+
+
+def _search(plan: _Plan, repeats: int) -> Inference:
+    coarse = plan.space.coarse(plan.kinds.by)
+    search = _Search(plan, repeats, coarse, plan.kinds, Random(plan.seed))
+    # Before the first answer nobody knows what the engine tells, so it is not chosen.
+    search.put(search.make(), "split")
+    search.split()
+    search.left = [fine for one in search.left for fine in plan.space.fine(one)]
+    search.kinds = replace(plan.kinds, late=plan.late)
+    confirmed = 0
+    search.split()
+    while confirmed < plan.confirm and not search.spent():
+        before = len(search.left)
+        search.put(search.make(), "confirm")
+        confirmed += 1
+        if 0 < len(search.left) < before:
+            search.split()
+    return _inference(search, confirmed)
+
+
+@lru_cache(maxsize=8)
+def _possible(space: Space, by: str) -> dict[str, list[object]]:
+    return _values([fine for one in space.coarse(by) for fine in space.fine(one)])
+
+
+def _inference(search: _Search, confirmed: int) -> Inference:
+    plan, left = search.plan, search.explaining()
+    possible, found = _possible(plan.space, plan.kinds.by), _values(left)
+    parameters = [
+        _parameter(name, found[name], possible[name], search.asked) for name in PARAMETERS
+    ]
+    gaps = tuple(one.number for one in search.asked if one.probe.slide > one.probe.size)
+    if gaps:
+        told = () if search.gaps and not left else (search.gaps,)
+        parameters.append(Parameter("gaps", told, "settled", gaps, 1.0))
+    return Inference(
+        engines=tuple(left),
+        parameters=tuple(parameters),
+        like=tuple(dict.fromkeys(name for one in left for name in profiles_like(one))),
+        asked=tuple(search.asked),
+        searched=search.searched,
+        refuted_by=None if left else search.asked[-1],
+        complete=not left or confirmed >= plan.confirm,
+        space=plan.space,
+    )
+
+
+def _parameter(
+    name: str, found: list[object], possible: list[object], asked: Sequence[Asked]
+) -> Parameter:
+    probes = [one for one in asked if name in one.told]
+    runs = sum(one.runs for one in probes)
+    narrowed: Literal["narrowed", "unseen"] = (
+        "narrowed" if len(found) < len(possible) else "unseen"
+    )
+    return Parameter(
+        name,
+        tuple(found),
+        "settled" if len(found) == 1 else narrowed,
+        tuple(one.number for one in probes),
+        sum(one.agreeing for one in probes) / runs if runs else 0.0,
+    )

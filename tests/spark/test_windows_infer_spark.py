@@ -1,0 +1,84 @@
+"""infer on real Spark: its three output modes are found by probing alone.
+
+Each mode is recognised among all settings of the space, with its watermark delay; what cannot
+be told apart is as the model foretells.  The larger runs are deep.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from window_runs import spark_run
+
+from anabranch.windows import Inference, Space, infer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+# Files renamed in place and one task per stage: the same answers for a third of the time.
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+@pytest.fixture
+def quick(spark: "SparkSession") -> "Iterator[SparkSession]":
+    before = {name: spark.conf.get(name, None) for name in QUICK}
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)
+
+
+def values(found: Inference, name: str) -> tuple[object, ...]:
+    return found.parameter(name).values
+
+
+def test_append_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
+    found = infer(spark_run(quick, tmp_path, "append", delay=2), confirm=1, search=64)
+    assert found.like == ("spark-append",)
+    assert values(found, "report.window_close") == (True,)
+    assert values(found, "progress.delay") == (2,)
+    assert values(found, "start.offset") == (0,)
+
+
+def test_update_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
+    found = infer(spark_run(quick, tmp_path, "update"), confirm=1, search=64)
+    assert found.like == ("spark-update",)
+    assert values(found, "report.content_change") == (True,)
+    assert values(found, "tick") == ("batch",)
+
+
+def test_complete_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
+    found = infer(spark_run(quick, tmp_path, "complete"), confirm=1, search=64)
+    assert found.like == ("spark-complete",)
+    # Nothing is late and nothing is let go: the delay means nothing.
+    assert set(values(found, "progress.delay")) == {0, 2, 5}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("backlog", [False, True])
+@pytest.mark.parametrize("mode", ["append", "update", "complete"])
+def test_modes_are_found_whatever_is_asked(
+    quick: "SparkSession", tmp_path: Path, mode: str, seed: int, *, backlog: bool
+) -> None:
+    run = spark_run(quick, tmp_path, mode, delay=3, backlog=backlog)
+    found = infer(run, space=Space(delays=(0, 1, 3, 6)), seed=seed, confirm=12)
+    assert found.fits
+    if backlog and mode == "append":
+        # A backlog is what `idle_batches=False` stands for.
+        assert values(found, "progress.idle_batches") == (False,)
+    else:
+        assert f"spark-{mode}" in found.like
