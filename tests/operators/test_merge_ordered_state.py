@@ -68,9 +68,10 @@ def test_an_empty_state_survives_its_bytes(case):
     OrderedState.from_bytes(data, case, SCHEMA).check()
 
 
-def test_the_state_of_version_1_is_read(case):
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_old_state_is_read(case, version):
     """Written once and committed: a program that cannot read it must say so."""
-    data = (DATA / f"merge_{case.value}_v1.state").read_bytes()
+    data = (DATA / f"merge_{case.value}_v{version}.state").read_bytes()
     kernel, same = Kernel(case), some_merge(case)
     kernel.state = OrderedState.from_bytes(data, case, SCHEMA)
     kernel.state.check()

@@ -1,6 +1,7 @@
 """The state of merge R4: it survives its bytes, is refused by name, and checks itself."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.route import route
 from anabranch.operators.state_codec import write_tables
 from anabranch.testing.strategies import interleavings, replicas
+
+DATA = Path(__file__).parent / "data"
 
 
 def some_state():
@@ -323,3 +326,21 @@ def part(arrivals, lane, lanes):
         to = route(arrival.batch, lanes)
         some.append(Arrival(arrival.replica, arrival.batch.take((to == lane) | (to < 0))))
     return some
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_old_state_of_bags_is_read(version):
+    """Written by each version: `a` has three events, one `b` is settled, `d` is free."""
+    data = (DATA / f"merge_r4_v{version}.state").read_bytes()
+    state = R4State.from_bytes(data, SCHEMA)
+    state.check()
+    assert (state.live, state.frontier, len(state.settled)) == (3, 5, 1)
+    assert [(r.name, r.joined, r.frontier) for r in state.replicas[1:]] == [
+        ("east", True, 5),
+        ("west", True, 1),
+    ]
+    some = "insert b 2..3; insert d 6..12; insert c 8..9; insert z 3..4; stable 7"
+    result = step(state, [Arrival("west", batch_of(parse(some)))])
+    said = [REASONS[code].name for code in result.reasons[0]]
+    assert said == ["SETTLED", "KNOWN", "FIRST", "LATE", "LEADS"]
+    assert to_elements(result.output) == parse("adjust a 1..9->5; insert c 8..9; stable 7")

@@ -283,3 +283,17 @@ def test_route_is_fixed_for_ever():
 
 
 PINNED = [11, 11, 0, 13, EVERY_LANE]
+
+
+def test_a_state_of_version_2_is_read():
+    """Three replicas, four events, one is settled; `d` and `f` are free."""
+    state = R3State.from_bytes(OLD.with_name("merge_r3_v2.state").read_bytes(), SCHEMA)
+    state.check()
+    assert (state.live, state.frontier, len(state.settled)) == (4, 5, 1)
+    kernel = Kernel(state)
+    some = "insert b 2..3; adjust a 1..7->8; insert c 4..forever; insert g 9..11; insert z 3..4"
+    assert kernel.take("west", parse(some)) == parse("insert g 9..11")
+    said = ["SETTLED", "NOTED", "KNOWN", "FIRST", "LATE"]
+    assert [reason.name for reason in kernel.reasons] == said
+    owed = "adjust a 1..9->8; adjust d 6..12->6; stable 10"
+    assert kernel.take("west", [Stable(10)]) == parse(owed)

@@ -15,6 +15,7 @@ blocks than before, one look at the times of all that waits, and a sort of what 
 Papers: LMerge VI-D, erratum L13; see `anabranch.operators.cleanse`, which is the reference.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -35,10 +36,12 @@ from anabranch.batch.batch import (
 from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.hashing import hash_payload
 from anabranch.batch.schema import ElementSchema
+from anabranch.operators.state_parts import Saved
 from anabranch.operators.unary import UnaryResult
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import judge
 from anabranch.operators.unary_live import LiveEvents, data_payload
+from anabranch.operators.unary_parts import read_parts, write_parts
 
 FORMAT: Final = StateFormat.of("cleanse", ("start", "end"))
 _START, _END = range(2)
@@ -50,6 +53,7 @@ class CleanseState:
     def __init__(self, schema: ElementSchema) -> None:
         self.schema = replace(schema, has_seq=False, has_replica=False)
         self.frontier = int(NEVER_UNITS)
+        self.mark = 0
         self.released = int(NEVER_UNITS)
         # The greatest end of what starts at `released`: until then nothing can be released.
         self.blocked_until = int(NEVER_UNITS)
@@ -65,16 +69,33 @@ class CleanseState:
 
     def to_bytes(self) -> bytes:
         """The whole state, versioned."""
-        times = {"frontier": self.frontier, "released": self.released}
-        return FORMAT.write(self.live, times=times, schema=self.schema)
+        return FORMAT.write(self.live, numbers=self._numbers(), schema=self.schema)
 
     @classmethod
     def from_bytes(cls, data: bytes, schema: ElementSchema) -> "CleanseState":
         """The state that was written; StateError if it is another kind, version or payload."""
         state = cls(schema)
-        times = FORMAT.read(data, state.schema, state.live)
-        state.frontier, state.released = times["frontier"], times["released"]
-        return state
+        return state._go_on(FORMAT.read(data, state.schema, state.live))
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        return write_parts(
+            FORMAT, self.live, since, numbers=self._numbers(), schema=self.schema
+        )
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "CleanseState":
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        state = cls(schema)
+        return state._go_on(read_parts(FORMAT, parts, state.schema, state.live))
+
+    def _numbers(self) -> dict[str, int]:
+        return {"frontier": self.frontier, "released": self.released, "mark": self.mark}
+
+    def _go_on(self, numbers: dict[str, int]) -> "CleanseState":
+        self.frontier, self.released = numbers["frontier"], numbers["released"]
+        self.mark = numbers["mark"]
+        return self
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
@@ -86,6 +107,7 @@ class CleanseState:
 
 def step(state: CleanseState, batch: Batch) -> UnaryResult:
     """Take a batch, change the state, and return what became final, and the stable."""
+    state.mark += 1
     data = np.flatnonzero(batch.is_data)
     found = state.live.find(batch.start[data], data_payload(batch, data))
     touched = np.unique(found)
@@ -93,14 +115,15 @@ def step(state: CleanseState, batch: Batch) -> UnaryResult:
     groups = np.full(len(batch), -1, np.int64)
     groups[data] = found
     judged = judge((group, rows[:, _START], rows[:, _END]), groups, batch, state.frontier)
-    state.live.write(touched, judged.group, np.stack([judged.start, judged.end], axis=1))
+    rows = np.stack([judged.start, judged.end], axis=1)
+    state.live.write(touched, judged.group, rows, state.mark)
     if (batch.start[batch.kind == ADJUST] == state.released).any():
         state.blocked_until = int(NEVER_UNITS)
     moved = judged.frontier > max(state.frontier, state.blocked_until)
     state.frontier = judged.frontier
     output = _release(state, moved=moved or state.frontier == FOREVER_UNITS)
     if state.live.is_wasteful:
-        state.live.keep(*state.live.all())
+        state.live.keep(*state.live.all(), state.mark)
     return UnaryResult(output, judged.positions, judged.reasons)
 
 
@@ -118,7 +141,7 @@ def _release(state: CleanseState, *, moved: bool) -> Batch:
     payload = state.live.payload(group)
     order = release_order(rows[:, _START], payload, rows[:, _END])
     gone = np.unique(group)
-    state.live.write(gone, group[:0], rows[:0])
+    state.live.write(gone, group[:0], rows[:0], state.mark)
     stables = int(bound > state.released)
     state.released = bound
     nulls = [pa.nulls(stables, field.type) for field in state.schema.payload]

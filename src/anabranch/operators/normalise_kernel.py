@@ -19,6 +19,7 @@ is not touched any more is settled when half of what is stored is waste.
 Papers: none; see `anabranch.operators.normalise`, which is the reference.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -36,10 +37,12 @@ from anabranch.batch.batch import (
 )
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
+from anabranch.operators.state_parts import Saved
 from anabranch.operators.unary import UnaryResult
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import Judged, judge
 from anabranch.operators.unary_live import LiveEvents, data_payload
+from anabranch.operators.unary_parts import read_parts, write_parts
 
 FORMAT: Final = StateFormat.of("normalise", ("start", "end", "run"))
 _START, _END, _RUN = range(3)
@@ -51,6 +54,7 @@ class NormaliseState:
     def __init__(self, schema: ElementSchema) -> None:
         self.schema = replace(schema, has_seq=False, has_replica=False)
         self.frontier = int(NEVER_UNITS)
+        self.mark = 0
         self.live = LiveEvents(self.schema.payload, by_start=False, width=3)
 
     def __repr__(self) -> str:
@@ -58,20 +62,39 @@ class NormaliseState:
 
     def settle(self) -> None:
         """Let go everything that is frozen, and all waste."""
+        self.mark += 1
         group, rows, _ = _settle(*self.live.all(), self.frontier)
-        self.live.keep(group, rows)
+        self.live.keep(group, rows, self.mark)
 
     def to_bytes(self) -> bytes:
         """The whole state, versioned."""
         self.settle()
-        return FORMAT.write(self.live, times={"frontier": self.frontier}, schema=self.schema)
+        return FORMAT.write(self.live, numbers=self._numbers(), schema=self.schema)
 
     @classmethod
     def from_bytes(cls, data: bytes, schema: ElementSchema) -> "NormaliseState":
         """The state that was written; StateError if it is another kind, version or payload."""
         state = cls(schema)
-        state.frontier = FORMAT.read(data, state.schema, state.live)["frontier"]
-        return state
+        return state._go_on(FORMAT.read(data, state.schema, state.live))
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        return write_parts(
+            FORMAT, self.live, since, numbers=self._numbers(), schema=self.schema
+        )
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "NormaliseState":
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        state = cls(schema)
+        return state._go_on(read_parts(FORMAT, parts, state.schema, state.live))
+
+    def _numbers(self) -> dict[str, int]:
+        return {"frontier": self.frontier, "mark": self.mark}
+
+    def _go_on(self, numbers: dict[str, int]) -> "NormaliseState":
+        self.frontier, self.mark = numbers["frontier"], numbers["mark"]
+        return self
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
@@ -86,6 +109,7 @@ class NormaliseState:
 
 def step(state: NormaliseState, batch: Batch) -> UnaryResult:
     """Take a batch, change the state, and return the net change of the normal form."""
+    state.mark += 1
     data = np.flatnonzero(batch.is_data)
     found = state.live.find(batch.start[data], data_payload(batch, data))
     touched = np.unique(found)
@@ -97,7 +121,8 @@ def step(state: NormaliseState, batch: Batch) -> UnaryResult:
     run = _carry(judged, rows, state.frontier)
     after = runs(judged.group, run, judged.end)
     output = _write(state, changes(before, after), judged.frontier)
-    state.live.write(touched, judged.group, np.stack([judged.start, judged.end, run], axis=1))
+    kept = np.stack([judged.start, judged.end, run], axis=1)
+    state.live.write(touched, judged.group, kept, state.mark)
     state.frontier = judged.frontier
     if state.live.is_wasteful or state.frontier == FOREVER_UNITS:
         state.settle()

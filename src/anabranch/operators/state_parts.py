@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import Ints, Mask
 from anabranch.batch.buffers import take
 from anabranch.errors import StateError
 from anabranch.operators.state_codec import (
@@ -52,17 +52,23 @@ class Saved:
     mark: int
 
 
-@dataclass(eq=False)
 class Blocks:
-    """The blocks that have rows, and those that lost their last one since the last save.
+    """The blocks that have rows, and those that lost their last one since they were saved.
 
-    `number` rises; `changed` and `filled` are marks; `held` is how many rows there are.
+    `number` rises; `changed` and `filled` are marks; `held` is how many rows there are.  What
+    was never saved is forgotten as soon as it is empty: `_born` is when the block got its first
+    row, `_saved` the mark of the last save.
     """
 
-    number: Ints
-    changed: Ints
-    filled: Ints
-    held: Ints
+    def __init__(self, number: Ints, changed: Ints, filled: Ints, held: Ints) -> None:
+        """Blocks that were saved, perhaps."""
+        self.number, self.changed, self.filled, self.held = number, changed, filled, held
+        self._born = np.zeros(len(number), np.int64)
+        self._saved = 0
+
+    def __repr__(self) -> str:
+        rows = zip(self.number.tolist(), self.held.tolist(), strict=True)
+        return f"Blocks({', '.join(f'{held} rows in {number}' for number, held in rows)})"
 
     @classmethod
     def none(cls) -> "Blocks":
@@ -70,41 +76,48 @@ class Blocks:
         empty = np.empty(0, np.int64)
         return cls(empty, empty, empty, empty)
 
-    def copy(self) -> "Blocks":
-        """The same, to be changed."""
-        columns = (self.number, self.changed, self.filled, self.held)
-        return Blocks(*(column.copy() for column in columns))
-
     @classmethod
     def read(cls, table: pa.Table) -> "Blocks":
-        """As `table` wrote them."""
+        """As `table` wrote them; see `hold`."""
         block, changed, filled = (
             column_of(table, name).copy() for name in ("block", "changed", "filled")
         )
         return cls(block, changed, filled, np.zeros(len(block), np.int64))
 
+    def copy(self) -> "Blocks":
+        """The same, to be changed."""
+        columns = (self.number, self.changed, self.filled, self.held)
+        return Blocks(*(column.copy() for column in columns))
+
     def change(self, ids: Ints, mark: int) -> None:
         """These rows were changed."""
-        self.changed[self._find(ids)[0]] = mark
+        self.changed[self._find(ids, mark)[0]] = mark
 
     def add(self, ids: Ints, mark: int) -> None:
         """These rows are new, and have payloads."""
-        at, count = self._find(ids)
+        at, count = self._find(ids, mark)
         self.changed[at] = self.filled[at] = mark
         self.held[at] += count
 
     def remove(self, ids: Ints, mark: int) -> None:
         """These rows left."""
-        at, count = self._find(ids)
+        at, count = self._find(ids, mark)
         self.changed[at] = mark
         self.held[at] -= count
+        if len(at):
+            self._keep((self.held > 0) | (self._born <= self._saved))
 
     def hold(self, ids: Ints) -> None:
         """These rows are there, as they were saved."""
-        at, count = self._find(ids)
+        at, count = self._find(ids, 0)
         self.held[at] += count
 
-    def _find(self, ids: Ints) -> tuple[Ints, Ints]:
+    def forget(self, since: int, mark: int) -> None:
+        """All is saved up to `mark`, and nobody will ask again what was empty at `since`."""
+        self._saved = mark
+        self._keep((self.held > 0) | (self.changed > since))
+
+    def _find(self, ids: Ints, mark: int) -> tuple[Ints, Ints]:
         """Where the blocks of these rows are here, and how many of the rows each has."""
         blocks: Ints
         blocks, count = np.unique(ids >> BLOCK_BITS, return_counts=True)
@@ -115,14 +128,14 @@ class Blocks:
             self.changed, self.filled, self.held = (
                 np.insert(column, at, 0) for column in (self.changed, self.filled, self.held)
             )
+            self._born = np.insert(self._born, at, mark)
         return np.searchsorted(self.number, blocks), count
 
-    def forget(self, since: int) -> None:
-        """Let go what was empty already at this mark: nobody will ask about it again."""
-        stays = (self.held > 0) | (self.changed > since)
-        self.number, self.changed, self.filled, self.held = (
-            column[stays] for column in (self.number, self.changed, self.filled, self.held)
-        )
+    def _keep(self, rows: Mask) -> None:
+        if not rows.all():
+            self.number, self.changed = self.number[rows], self.changed[rows]
+            self.filled, self.held = self.filled[rows], self.held[rows]
+            self._born = self._born[rows]
 
     def after(self, since: int) -> "tuple[list[Block], list[int]]":
         """The blocks with rows that changed after a mark, and those that became empty."""
@@ -130,6 +143,11 @@ class Blocks:
         columns = (self.number, self.changed, self.filled)
         rows = zip(*(column[has_rows & is_new].tolist() for column in columns), strict=True)
         return [Block(*row) for row in rows], self.number[~has_rows & is_new].tolist()
+
+    @property
+    def with_rows(self) -> Ints:
+        """The numbers of the blocks that have rows."""
+        return self.number[self.held > 0]
 
     def named(self) -> "list[Block]":
         """All blocks, as the control names them."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.state_codec import (
     StateKind,
@@ -39,13 +38,15 @@ class StateFormat:
         """The format of this operator."""
         return cls(StateKind(f"anabranch {operator}", version=2, reads=(1, 2)), columns)
 
-    def write(self, live: LiveEvents, *, times: dict[str, int], schema: ElementSchema) -> bytes:
-        """The bytes from which `read` makes an equal state; `times` are single numbers."""
+    def write(
+        self, live: LiveEvents, *, numbers: dict[str, int], schema: ElementSchema
+    ) -> bytes:
+        """The bytes from which `read` makes an equal state; `numbers` are single ones."""
         group, rows = live.all()
         first = np.flatnonzero(np.diff(group, prepend=-1))
         columns = {"group": np.cumsum(np.diff(group, prepend=-1) > 0) - 1}
         columns |= {name: rows[:, i] for i, name in enumerate(self.columns)}
-        header = self.kind.header(time=schema.time.value, **times)
+        header = self.kind.header(time=schema.time.value, **numbers)
         payload = live.payload(group[first])
         return write_tables(to_table(columns, header), payload)
 
@@ -57,10 +58,20 @@ class StateFormat:
         self.kind.require(header)
         payload = streams.next()
         self.kind.require_payload(header, payload, schema)
+        numbers = numbers_of(header)
+        # Groups are numbered anew: whoever saves in parts must write all of them.
+        numbers["mark"] = numbers.get("mark", 0) + 1
         group, rows = column_of(table, "group"), matrix_of(table, self.columns)
-        _fill(live, group, rows, payload)
-        others = ("kind", "version", "time", "state")
-        return {name: int(value) for name, value in header.items() if name not in others}
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        found = live.find(rows[first, 0], payload)
+        live.write(found, found[group], rows, numbers["mark"])
+        return numbers
+
+
+def numbers_of(header: Mapping[str, str]) -> dict[str, int]:
+    """The single numbers of a header."""
+    others = ("kind", "version", "time", "state")
+    return {name: int(value) for name, value in header.items() if name not in others}
 
 
 def _header(table: pa.Table) -> Mapping[str, str]:
@@ -68,9 +79,3 @@ def _header(table: pa.Table) -> Mapping[str, str]:
     header = header_of(table)
     old = re.fullmatch(r"'(.+)' version (\d+)", header.get("state", ""))
     return header | {"kind": old[1], "version": old[2]} if old else header
-
-
-def _fill(live: LiveEvents, group: Ints, rows: Ints, payload: pa.Table) -> None:
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    found = live.find(rows[first, 0], payload)
-    live.write(found, found[group], rows)

@@ -19,6 +19,7 @@ from anabranch.batch.batch import Batch, Ints
 from anabranch.batch.buffers import take
 from anabranch.batch.intern import Interner
 from anabranch.batch.store import grown
+from anabranch.operators.unary_numbers import Numbers
 
 _ROOM: Final = 1024
 """So much waste is never worth a copy."""
@@ -37,6 +38,7 @@ class LiveEvents:
         self._rows: Ints = np.zeros((0, width), np.int64)
         self._used = 0
         self._kept = (0, 0)
+        self.numbers = Numbers()
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -79,8 +81,13 @@ class LiveEvents:
         """The group and the numbers of every event, group by group."""
         return self.rows(np.flatnonzero(self._size[: len(self._interner)]))
 
-    def write(self, groups: Ints, group: Ints, rows: Ints) -> None:
+    def write(self, groups: Ints, group: Ints, rows: Ints, mark: int) -> None:
         """Let these groups have these events only; both are sorted by group."""
+        was = self._size[groups] > 0
+        self._put(groups, group, rows)
+        self.numbers.note(groups, was, self._size[groups] > 0, mark)
+
+    def _put(self, groups: Ints, group: Ints, rows: Ints) -> None:
         begin, end = self._used, self._used + len(rows)
         self._rows = grown(self._rows, end)
         self._rows[begin:end] = rows
@@ -89,26 +96,46 @@ class LiveEvents:
         self._size[groups] = np.searchsorted(group, groups, side="right") - first
         self._used = end
 
+    def in_block(self, block: int) -> tuple[Ints, Ints]:
+        """The numbers of a block that groups with events have, rising, and those groups."""
+        return self.numbers.of_block(block, self._size)
+
+    def restore(self, count: Ints, rows: Ints, payload: pa.Table) -> None:
+        """Fill what is empty with groups of so many events each; they have no numbers yet."""
+        first = np.cumsum(count) - count
+        groups = self.find(rows[first, 0], payload)
+        self._put(groups, np.repeat(groups, count), rows)
+
     def payload(self, groups: Ints) -> pa.Table:
         """The payloads of these groups, in the form first seen."""
         return self._interner.take(groups)
 
-    def keep(self, group: Ints, rows: Ints) -> None:
-        """Forget all but these events, which are sorted by group."""
+    def keep(self, group: Ints, rows: Ints, mark: int) -> None:
+        """Forget all but these events, which are sorted by group; groups keep their numbers."""
         first = np.flatnonzero(np.diff(group, prepend=-1))
-        start, payload = rows[first, 0], self.payload(group[first])
-        size = np.diff(first, append=len(group))
+        size, old = np.diff(first, append=len(group)), group[first]
+        self._note_kept(old, size, mark)
+        start, payload = rows[first, 0], self.payload(old)
         self._interner, self._used = Interner(self._schema), 0
         self._rows = self._rows[:0].copy()
         kept = self.find(start, payload)
-        self.write(kept, np.repeat(kept, size), rows)
+        self._put(kept, np.repeat(kept, size), rows)
+        self.numbers.move(old, kept)
         self._kept = (len(rows), len(kept))
+
+    def _note_kept(self, groups: Ints, size: Ints, mark: int) -> None:
+        """Which groups lose events."""
+        left = np.zeros(len(self._interner), np.int64)
+        left[groups] = size
+        fewer = np.flatnonzero(left < self._size[: len(left)])
+        self.numbers.note(fewer, np.ones(len(fewer), np.bool_), left[fewer] > 0, mark)
 
     def check(self) -> None:
         """Assert what must always hold."""
         self._interner.check()
         group, rows = self.all()
         assert len(rows) <= self._used, f"groups overlap: {self!r}"
+        self.numbers.check(self._size[: len(self._interner)])
         assert (rows[:, 0] < rows[:, 1]).all(), f"an empty event: {self!r}"
         if self._by_start:
             assert (self._interner.start[group] == rows[:, 0]).all(), f"a lost start: {self!r}"

@@ -40,7 +40,7 @@ def write_parts(state: OrderedState, since: int | None) -> Saved:
     held, gone = write_blocks(_InBlocks(state), after)
     blocks = state.blocks.table().replace_schema_metadata({"next_held": str(state.next_held)})
     control = write_tables(*state_tables(state, np.arange(0)), blocks)
-    state.blocks.forget(after)
+    state.blocks.forget(after, state.mark)
     return Saved({CONTROL: control} | held, () if since is None else tuple(gone), state.mark)
 
 

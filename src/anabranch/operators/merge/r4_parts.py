@@ -43,7 +43,7 @@ def write_parts(state: R4State, since: int | None) -> Saved:
     nodes, no_nodes = write_blocks(_InBlocks(state), after)
     names, no_names = settled_parts(state.settled, after)
     written = {CONTROL: _write_control(state)} | nodes | names
-    state.nodes.blocks.forget(after)
+    state.nodes.blocks.forget(after, state.mark)
     return Saved(written, () if since is None else (*no_nodes, *no_names), state.mark)
 
 
