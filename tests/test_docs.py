@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import anabranch
@@ -60,6 +61,9 @@ def test_options_of_commands_exist(line: str) -> None:
         return
     assert words[0] in COMMANDS
     command = cli.get_command(None, words[0])  # type: ignore[arg-type]
+    if isinstance(command, click.Group) and len(words) > 1:
+        assert words[1] in command.commands
+        command = command.commands[words[1]]
     known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     assert {word for word in words if word.startswith("--")} <= known
 

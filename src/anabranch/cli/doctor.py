@@ -74,6 +74,7 @@ def examine(loaded: settings.Settings) -> list[Finding]:
         look_at_python(sys.version_info[:3]),
         look_at_java(loaded),
         *(look_at_library(*library) for library in LIBRARIES),
+        look_at_pictures(),
         look_at_memory(machine.memory_bytes()),
         look_at_disk(loaded, shutil.disk_usage),
         _look_at_cores(),
@@ -114,6 +115,15 @@ def look_at_library(
     numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
     good = numbers >= first and (beyond is None or numbers < beyond)
     return Finding(name, "ok", found) if good else Finding(name, "fail", found, remedy)
+
+
+def look_at_pictures() -> Finding:
+    """Whether PNG pictures can be drawn; nothing else needs that."""
+    try:
+        return Finding("pictures", "ok", f"matplotlib {version('matplotlib')}")
+    except PackageNotFoundError:
+        found = "SVG and text; for PNG also: pip install 'anabranch[pictures]'"
+        return Finding("pictures", "ok", found)
 
 
 def look_at_memory(total: int) -> Finding:

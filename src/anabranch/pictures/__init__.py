@@ -1,0 +1,23 @@
+"""Pictures of what happened: the same timeline as SVG, as PNG and in a terminal.
+
+    timeline   what is to be seen: tuples, windows, reports, one row per engine; no pixels
+    axis       where the axis has marks, and how times and durations are written
+    scene      the timeline as shapes with places and colours
+    svg, png   the shapes as a file; PNG needs the extra `anabranch[pictures]`
+    text       the timeline in a terminal, as wide as that is
+
+The same input gives the same bytes, as long as the libraries stay the same.
+
+>>> from anabranch.windows import Stable, predict
+>>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
+>>> seen = timeline([predict("coral8", 5, 1, tuples, "avg")], tuples)
+>>> draw_svg(seen).startswith("<svg")
+True
+"""
+
+from anabranch.pictures.png import draw_png
+from anabranch.pictures.svg import draw_svg
+from anabranch.pictures.text import draw_text
+from anabranch.pictures.timeline import Timeline, timeline
+
+__all__ = ["Timeline", "draw_png", "draw_svg", "draw_text", "timeline"]
