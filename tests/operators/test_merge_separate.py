@@ -13,6 +13,7 @@ from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, quarrels, runs
 
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import StateError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
@@ -24,6 +25,7 @@ from anabranch.operators.merge.r3_separate_kernel import SeparateState, step
 from anabranch.testing.cases import load_cases
 from anabranch.testing.strategies import interleavings, replicas
 
+DATA = Path(__file__).parent / "data"
 CASES = load_cases(Path(__file__).parents[1] / "cases" / "merge_r3.case")
 
 
@@ -132,6 +134,36 @@ def test_kernel_any_cut_is_compatible_and_equivalent_at_the_end(data):
         if end:
             judge_prefix(kernel.output, arrived[:end], len(streams))
     assert History.of(kernel.output) == History.of(streams[0])
+
+
+@given(st.data())
+def test_a_restart_of_r3_separate_changes_nothing(data):
+    arrived, kernel, other = data.draw(quarrels()), Kernel(), Kernel()
+    for begin, end in pairwise([0, *data.draw(cuts(len(arrived)))]):
+        for merge in (kernel, other):
+            merge.step(runs(arrived[begin:end]))
+        assert (kernel.output, kernel.refused) == (other.output, other.refused)
+        if data.draw(st.booleans()):
+            saved = kernel.state.to_bytes()
+            kernel.state = SeparateState.from_bytes(saved, SCHEMA)
+            kernel.state.check()
+            assert kernel.state.to_bytes() == saved
+
+
+def test_a_state_of_r3_separate_is_read_and_no_other():
+    """Written by the first version: `a` is half frozen, `c` is free, `b` is final."""
+    state = SeparateState.from_bytes((DATA / "merge_r3-_v1.state").read_bytes(), SCHEMA)
+    state.check()
+    assert (state.live, state.frontier, list(state.sources)) == (2, 5, ["east", "west"])
+    result = step(state, [Arrival("west", batch_of(parse("adjust a 1..7->8; stable 9")))])
+    assert to_elements(result.output) == parse("adjust a 1..9->8; adjust c 6..12->6; stable 9")
+    with pytest.raises(
+        StateError, match=r"'anabranch merge r3' version 2.*'anabranch merge r3-'"
+    ):
+        SeparateState.from_bytes((DATA / "merge_r3_v2.state").read_bytes(), SCHEMA)
+    other = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.int64()}))
+    with pytest.raises(StateError, match="cannot change"):
+        SeparateState.from_bytes(state.to_bytes(), other)
 
 
 def test_an_element_that_comes_again_is_refused_by_its_seq():

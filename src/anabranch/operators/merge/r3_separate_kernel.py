@@ -115,6 +115,19 @@ class SeparateState:
     def _indexes(self) -> list[Index]:
         return [self.output, *(source.index for source in self.sources.values())]
 
+    def to_bytes(self) -> bytes:
+        """The whole state, versioned; see `r3_separate_codec`."""
+        from anabranch.operators.merge.r3_separate_codec import write_state
+
+        return write_state(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, schema: ElementSchema) -> "SeparateState":
+        """The state that was written; StateError if it is another kind, version or payload."""
+        from anabranch.operators.merge.r3_separate_codec import read_state
+
+        return read_state(data, schema)
+
     def check(self) -> None:
         """Assert what must always hold between steps."""
         for index in self._indexes():
