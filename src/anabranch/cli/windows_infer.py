@@ -1,0 +1,130 @@
+"""`anabranch windows infer`: the settings of an engine that can only be run.
+
+The engine is a command, run once per probe without a shell: it reads a probe on stdin and
+prints its results; `anabranch.windows.answers` says how.  Exit code 0: some setting fits all
+that it answered.  1: none does.  2: it cannot be asked so.  3: the command failed.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from anabranch.cli.windows_query import json_option
+from anabranch.errors import UsageError
+
+if TYPE_CHECKING:
+    from anabranch.windows import Arrival, Command, Stable
+    from anabranch.windows.answers import Run
+
+
+@click.command("infer")
+@click.option("--command", "line", required=True, help="The engine; quotes as in a shell.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "csv"]),
+    default="json",
+    show_default=True,
+    help="What it reads and prints; csv needs {size} and {slide} in the command.",
+)
+@click.option("--agg", default="sum", show_default=True, help="The aggregate it computes.")
+@click.option(
+    "--by",
+    type=click.Choice(["time", "rows"]),
+    default="time",
+    show_default=True,
+    help="What its windows count.",
+)
+@click.option("--batches/--no-batches", default=True, help="Whether it takes batches.")
+@click.option("--late/--no-late", default=True, help="Whether it takes late tuples.")
+@click.option("--stables", is_flag=True, help="It takes stables.")
+@click.option(
+    "--probes",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="About how often it is run at most.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds for one run.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which probes are tried.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    line: str,
+    form: Literal["json", "csv"],
+    agg: str,
+    by: Literal["time", "rows"],
+    batches: bool,
+    late: bool,
+    stables: bool,
+    probes: int,
+    timeout: float,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Find the settings of an engine by running it on probes.
+
+    Exit code 0: some setting fits.  1: none does.
+
+    \b
+    anabranch windows infer --command "python examples/window_engine.py streambase"
+    anabranch windows infer --format csv --command "./mine --size {size} --slide {slide}"
+    """  # noqa: D301
+    from anabranch.windows import Command, infer
+
+    engine = Command(split(line), format=form, agg=agg, timeout=timeout)
+    with _counted(engine) as run:
+        found = infer(
+            run, agg=agg, by=by, batches=batches, late=late, stables=stables,
+            most=probes, seed=seed,
+        )  # fmt: skip
+    click.echo(json.dumps(found.to_dict()) if as_json else str(found))
+    ctx.exit(0 if found.fits else 1)
+
+
+def split(line: str) -> tuple[str, ...]:
+    """The words of a command as a shell would see them.
+
+    >>> split("python 'my engine.py' --size {size}")
+    ('python', 'my engine.py', '--size', '{size}')
+    """
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError as error:
+        message = f"--command {line!r}: {error}; close the quotes"
+        raise UsageError(message) from error
+    if not words:
+        message = "--command is empty; give a program and its arguments"
+        raise UsageError(message)
+    return words
+
+
+@contextmanager
+def _counted(engine: "Command") -> Iterator["Run"]:
+    """The engine, with a count of its runs on stderr where somebody looks."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    runs = 0
+
+    def run(tuples: "Sequence[Arrival | Stable]", size: int, slide: int) -> list[Any] | None:
+        nonlocal runs
+        runs += 1
+        status.update(f"run {runs} of {engine.words[0]}")
+        return engine(tuples, size, slide)
+
+    with console.status("asking") as status:
+        yield run
