@@ -133,6 +133,15 @@ def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
     assert f"need {results['memory']['r3_ten_inputs_to_two']} times the memory" in page
 
 
+def test_the_sizing_table_is_that_of_the_committed_result() -> None:
+    result = ROOT / "benchmarks" / "results" / "merge_sizing.json"
+    page = (ROOT / "docs" / "guide" / "cluster.md").read_text()
+    for point in json.loads(result.read_text())["points"]:
+        held, saved = point["held_mb_per_million"], point["state_store_mb_per_million"]
+        start = f"| {point['payload_bytes']} bytes | {point['inputs']} |"
+        assert f"{start} {held} MB | {saved} MB |" in page
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = anabranch.nothing  # type: ignore[attr-defined]

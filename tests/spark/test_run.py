@@ -22,10 +22,15 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
+def begin(checkpoint: Path, number: int, log: str = "offsets") -> None:
+    (checkpoint / log).mkdir(parents=True, exist_ok=True)
+    (checkpoint / log / str(number)).touch()
+    (checkpoint / log / f".{number}.crc").touch()
+
+
 def commit(checkpoint: Path, number: int) -> None:
-    (checkpoint / "commits").mkdir(parents=True, exist_ok=True)
-    (checkpoint / "commits" / str(number)).touch()
-    (checkpoint / "commits" / f".{number}.crc").touch()
+    begin(checkpoint, number)
+    begin(checkpoint, number, "commits")
 
 
 def write(output: Path, number: int) -> None:
@@ -92,13 +97,31 @@ def test_an_output_of_which_the_last_rows_were_removed_is_refused(
         find(output, checkpoint)
 
 
-def test_an_output_that_is_ahead_of_its_checkpoint_goes_on(
-    output: Path, checkpoint: Path
+@pytest.mark.parametrize("written", [False, True])
+def test_a_trigger_that_was_begun_goes_on_written_or_not(
+    output: Path, checkpoint: Path, written: bool
 ) -> None:
     mine = run()
     record(mine, output, checkpoint)
     write(output, 0)
+    commit(checkpoint, 0)
+    begin(checkpoint, 1)
+    if written:
+        write(output, 1)
     assert find(output, checkpoint) == mine
+
+
+@pytest.mark.parametrize("last", [-1, 3])
+def test_a_checkpoint_that_forgot_what_was_written_is_refused(
+    output: Path, checkpoint: Path, last: int
+) -> None:
+    record(run(), output, checkpoint)
+    for number in range(last + 1):
+        commit(checkpoint, number)
+    for number in range(last + 2):
+        write(output, number)
+    with pytest.raises(StateError, match=f"its last trigger is {last}, but .* restore it"):
+        find(output, checkpoint)
 
 
 def test_two_runs_do_not_mix(output: Path, checkpoint: Path, tmp_path: Path) -> None:

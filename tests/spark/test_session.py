@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.errors import SetupError, UsageError
+from anabranch.spark.java import java_home
 from anabranch.spark.session import (
     ROCKSDB,
     STATE_STORE,
@@ -171,3 +172,28 @@ print(first, first.stat().st_size > 0)
         folder,
     )
     assert ran.stdout.split("\n")[0] == f"{folder / 'a log'} True", ran.stderr
+
+
+def test_what_spark_submit_was_told_wins_over_our_defaults(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from anabranch.cli.settings import load\n"
+        "spark = load(folder=__import__('pathlib').Path('/')).start_session()\n"
+        "names = ['spark.master', 'spark.ui.enabled', 'spark.sql.session.timeZone']\n"
+        "print('told', *map(spark.conf.get, names))\n"
+    )
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    told = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    variables = {name: text for name, text in os.environ.items() if "ANABRANCH" not in name}
+    variables |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    variables |= {"JAVA_HOME": str(java_home().path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(
+        [home / "bin" / "spark-submit", *told, program],
+        capture_output=True,
+        text=True,
+        env=variables,
+        check=False,
+    )
+    assert "told local[1] false UTC" in ran.stdout, ran.stderr

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "ANABRANCH_"
 CONFIG_VARIABLE = "ANABRANCH_CONFIG"
+DEFAULT = "default"
+"""The origin of a value that nobody has set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,14 @@ class Settings:
         """A Spark session with these settings."""
         from anabranch.spark.session import session
 
+        # Defaults are left to the session: what spark-submit was told wins over them.
+        memory = self.values["driver_memory"]
         return session(
-            master=self.master,
+            master=None if self.values["master"].origin == DEFAULT else self.master,
             app_name=app_name,
-            config={"spark.driver.memory": self.driver_memory},
+            config={}
+            if memory.origin == DEFAULT
+            else {"spark.driver.memory": self.driver_memory},
             log_path=self.log_file,
             cache=self.cache_dir,
         )
@@ -162,7 +168,7 @@ def load(
         elif key.name in in_file:
             values[key.name] = _value(key, in_file[key.name], f"file {file}")
         else:
-            values[key.name] = Value(key.name, key.default(), "default")
+            values[key.name] = Value(key.name, key.default(), DEFAULT)
     return Settings(values, file)
 
 

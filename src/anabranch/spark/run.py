@@ -78,19 +78,36 @@ def _content(folder: Path) -> set[str]:
 
 
 def _require_written(output: Path, checkpoint: Path) -> None:
-    """Refuse an output that lacks what its checkpoint says was written last."""
-    commits = [int(p.name) for p in checkpoint.glob("commits/*") if p.name.isdecimal()]
-    if not commits:
-        return
-    written = trigger_folder(output, PROGRESS, max(commits))
-    if not (written / "_SUCCESS").exists():
+    """Refuse an output that lacks what its checkpoint says was written last, and the reverse.
+
+    Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
+    """
+    begun, committed = _last(checkpoint / "offsets"), _last(checkpoint / "commits")
+    if committed >= 0 and not _is_written(trigger_folder(output, PROGRESS, committed)):
         message = (
-            f"{output}: the checkpoint {checkpoint} says that trigger {max(commits)} was "
-            f"written, but {written} is not there: rows of the output were removed; restore "
-            "the folder, or name a new output and a new checkpoint: then all of the inbox is "
-            "merged again"
+            f"{output}: the checkpoint {checkpoint} says that trigger {committed} was written, "
+            f"but {trigger_folder(output, PROGRESS, committed)} is not there: rows of the "
+            "output were removed; restore the folder, or name a new output and a new "
+            "checkpoint: then all of the inbox is merged again"
         )
         raise StateError(message)
+    # Spark would begin the trigger anew on a state that has seen its first attempt.
+    ahead = trigger_folder(output, PROGRESS, begun + 1)
+    if _is_written(ahead):
+        message = (
+            f"{checkpoint}: its last trigger is {begun}, but {ahead} was written by a later "
+            "one: entries of the checkpoint are lost, or it is an old copy; restore it, or "
+            "name a new output and a new checkpoint: then all of the inbox is merged again"
+        )
+        raise StateError(message)
+
+
+def _last(log: Path) -> int:
+    return max((int(path.name) for path in log.glob("*") if path.name.isdecimal()), default=-1)
+
+
+def _is_written(folder: Path) -> bool:
+    return (folder / "_SUCCESS").exists()
 
 
 def record(run: Run, output: Path, checkpoint: Path) -> None:

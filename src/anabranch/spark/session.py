@@ -75,6 +75,8 @@ def session(
         _compare(running, asked)
         check_session(running)
         return running
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _join(app_name, asked)
     return _start(app_name, asked, log_path, cache or machine.cache_dir())
 
 
@@ -186,6 +188,28 @@ def _start(
     except Exception as problem:
         raise SetupError(_explain(problem, spark_log)) from problem
     log.info("Spark %s on %s; its log: %s", spark.version, settings["spark.master"], spark_log)
+    _started.session = spark
+    return spark
+
+
+def _join(app_name: str, asked: Mapping[str, str]) -> "SparkSession":
+    """The session of a program that `spark-submit` started: what it was told wins over ours.
+
+    Its JVM runs already, with its own Java, log and memory.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in asked.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    told = spark.sparkContext.getConf()
+    master = str(spark.sparkContext.master)
+    for name, value in defaults(local=master.startswith("local")).items():
+        if name.startswith("spark.sql.") and not told.contains(name):
+            spark.conf.set(name, value)
+    log.info("Spark %s on %s, by spark-submit", spark.version, master)
+    check_session(spark)
     _started.session = spark
     return spark
 

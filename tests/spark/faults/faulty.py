@@ -26,6 +26,9 @@ from anabranch.sources.commits import committed
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that is killed in its first minute never profits from the second compiler."""
 
+PATIENCE: Final = 900.0
+"""Seconds after which something that makes no progress has failed: machines may be busy."""
+
 SHAPES: Final[dict[str, dict[str, Any]]] = {
     "r0": {},
     "r2": {},
@@ -114,7 +117,7 @@ class Scene:
         began = time.monotonic()
         while self.last("commits" if done else "offsets") < number:
             assert session.process.poll() is None, session.tail()
-            assert time.monotonic() - began < 180, session.tail()
+            assert time.monotonic() - began < PATIENCE, session.tail()
             time.sleep(0.02)
 
     def last(self, log: str) -> int:
@@ -180,7 +183,7 @@ class Scene:
         """Give all, run to the end undisturbed, and judge."""
         self.give(self.waiting)
         session = self.start("--once", "--json")
-        code = session.wait(300)
+        code = session.wait(PATIENCE)
         assert code == 0, session.tail()
         lines = session.log.read_text().splitlines()
         report: dict[str, Any] = json.loads(next(li for li in lines if li.startswith("{")))

@@ -44,12 +44,12 @@ class Session:
             if only is None or name.startswith(only):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        self.wait(60)
+        self.wait(300)
 
     def interrupt(self) -> int:
         """Ctrl-C for the command; its exit code."""
         self.process.send_signal(signal.SIGINT)
-        self.wait(120)
+        self.wait(600)
         return self.process.returncode
 
     def wait(self, seconds: float) -> int:

@@ -62,7 +62,7 @@ class Cluster:
 
     @staticmethod
     def _said(session: Session, words: re.Pattern[str]) -> str:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until and session.process.poll() is None:
             found = words.search(session.log.read_text(errors="replace"))
             if found:

@@ -13,11 +13,8 @@ def test_kills_at_any_moment(scene: MakeScene, number: int) -> None:
     here = scene(number)
     for left in range(KILLS, 0, -1):
         here.run_and_kill(files=here.waiting // left)
-        loss = here.rng.random()
-        if loss < 0.25:
+        if here.rng.random() < 0.4:
             here.lose_entry("commits")
-        elif loss < 0.4:
-            here.lose_entry("commits", "offsets")
     here.finish()
 
 

@@ -6,6 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 from faulty import MakeScene, column
 
+from anabranch.errors import StateError
+from anabranch.spark.merge import prepare
 from anabranch.spark.read import read_output
 
 pytestmark = pytest.mark.spark
@@ -34,6 +36,9 @@ def test_a_lost_commit_entry_and_files_that_nobody_committed(
     here.give(here.waiting)
     here.judge(report_of(place.merge(spark)))
     assert here.counts.lost_entries == 1
+    here.lose_entry("commits", "offsets")
+    with pytest.raises(StateError, match="entries of the checkpoint are lost"):
+        prepare(place.spec())
     stray = place.output / "elements" / "trigger-000000009999"
     stray.mkdir()
     table = pq.read_table(next((place.output / "elements").rglob("*.parquet")))
