@@ -13,6 +13,7 @@ are used.
     predict               what is returned
     compare, explain      where engines differ and by which dimension; why each result came
     infer                 the settings of an engine that can only be run
+    translate, choose     the same query on another engine; the engines that fit some needs
 
 >>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
 >>> print(predict("coral8", size=5, slide=1, tuples=tuples, agg="avg"))
@@ -24,11 +25,14 @@ from anabranch.windows.aggregate import AGGREGATES
 from anabranch.windows.answers import Command
 from anabranch.windows.binary import JoinResult, predict_join
 from anabranch.windows.candidates import Space
+from anabranch.windows.choose import Choice, Lack, choose
 from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
 from anabranch.windows.infer import infer
 from anabranch.windows.inference import Asked, Inference, Parameter
+from anabranch.windows.inputs import Checked, Inputs
+from anabranch.windows.needs import NEEDS, Need
 from anabranch.windows.predict import Prediction, Result, predict
 from anabranch.windows.probes import Probe, Shown
 from anabranch.windows.profiles import ENGINES, engine
@@ -42,21 +46,29 @@ from anabranch.windows.stream import (
     synchronised,
 )
 from anabranch.windows.trace import Query
+from anabranch.windows.translate import CounterExample, Setting, Translation, translate
 
 __all__ = [
     "AGGREGATES",
     "ENGINES",
+    "NEEDS",
     "Answer",
     "Arrival",
     "Asked",
+    "Checked",
+    "Choice",
     "Command",
     "Comparison",
+    "CounterExample",
     "Difference",
     "Engine",
     "Explained",
     "Explanation",
     "Inference",
+    "Inputs",
     "JoinResult",
+    "Lack",
+    "Need",
     "Parameter",
     "Prediction",
     "Probe",
@@ -66,12 +78,15 @@ __all__ = [
     "Report",
     "Result",
     "Scope",
+    "Setting",
     "Shape",
     "Shown",
     "Source",
     "Space",
     "Stable",
     "Start",
+    "Translation",
+    "choose",
     "compare",
     "engine",
     "explain",
@@ -82,4 +97,5 @@ __all__ = [
     "predict_join",
     "split_batches",
     "synchronised",
+    "translate",
 ]

@@ -1,0 +1,29 @@
+"""The guide to infer, translate and choose prints what it says it prints."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.windows import NEEDS
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "windows-infer.md").read_text()
+SHOWN = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", GUIDE)
+
+
+def test_the_guide_shows_output() -> None:
+    assert len(SHOWN) == 4
+
+
+@pytest.mark.parametrize(("program", "printed"), SHOWN)
+def test_blocks_print_what_stands_below_them(program: str, printed: str) -> None:
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == printed
+
+
+def test_the_guide_names_every_need_as_it_is() -> None:
+    table = re.findall(r"\| `([a-z-]+)` \| (.*?) \|", GUIDE.partition("## Which engine")[2])
+    assert dict(table) == {name: need.says for name, need in NEEDS.items()}
