@@ -179,7 +179,9 @@ def test_engines_are_listed_with_their_sources() -> None:
     assert "EventTimeTrigger" in windows("engines", "flink").output
 
 
-@pytest.mark.parametrize("name", ["predict", "compare", "explain", "infer", "engines"])
+@pytest.mark.parametrize(
+    "name", ["predict", "compare", "explain", "infer", "translate", "choose", "engines"]
+)
 def test_every_command_has_an_example_in_its_help(name: str) -> None:
     shown = windows(name, "--help").output
     assert f"anabranch windows {name}" in shown

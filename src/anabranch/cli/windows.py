@@ -1,8 +1,8 @@
 """`anabranch windows`: what a window query returns on an engine, why, and where others differ.
 
-Exit code 0: answered; for `compare`, all engines return the same; for `infer`, some setting
-fits.  1: the answer is no: the engines differ, no setting fits.  2: the file, the query or an
-engine cannot be meant.
+Exit code 0: answered; for `compare`, all engines return the same; for `infer`, `translate`
+and `choose`, something fits.  1: the answer is no.  2: the file, the query or an engine cannot
+be meant.
 """
 
 import json
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.windows_infer import command as infer_command
+from anabranch.cli.windows_port import choose_command, translate_command
 from anabranch.cli.windows_query import ask, engine_option, json_option, query_options
 from anabranch.cli.windows_show import (
     as_json,
@@ -184,7 +185,8 @@ def explain_command(*, engines: tuple[str, ...], **options: Any) -> None:
     click.echo(asked.show(told.replace(f"size {query.size}, slide {query.slide},", lengths)))
 
 
-command.add_command(infer_command)
+for _one in (infer_command, translate_command, choose_command):
+    command.add_command(_one)
 
 
 @command.command("engines")
