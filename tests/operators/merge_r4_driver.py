@@ -26,9 +26,10 @@ class ReferenceR4:
     shrink_only: bool = False
     output: list[Element] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
+    stable_lag: int = 0
 
     def __post_init__(self) -> None:
-        self.merge = MergeR4(shrink_only=self.shrink_only)
+        self.merge = MergeR4(shrink_only=self.shrink_only, stable_lag=self.stable_lag)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.merge.attach(name, guarantee=guarantee, attachment=attachment)
@@ -73,9 +74,11 @@ class KernelR4:
     added_adjusts: int = 0
     added_inserts: int = 0
     missing: list[tuple[str, Time, object]] = field(default_factory=list)
+    stable_lag: int = 0
 
     def __post_init__(self) -> None:
-        self.state = R4State.empty(SCHEMA, shrink_only=self.shrink_only)
+        choices = {"shrink_only": self.shrink_only, "stable_lag": self.stable_lag}
+        self.state = R4State.empty(SCHEMA, **choices)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.numbers[name] = (units(guarantee), attachment)

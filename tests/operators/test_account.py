@@ -121,6 +121,7 @@ def test_a_small_merge_in_figures():
         "written": {"insert": 2, "adjust": 1, "stable": 3},
         "saved": 2,
         "added_adjusts": 1,
+        "added_inserts": 0,
         "conflicts": 0,
         "missing": 0,
         "gaps": [],

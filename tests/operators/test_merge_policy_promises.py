@@ -1,10 +1,14 @@
-"""What each merge policy promises in its docstring, as laws over what comes and goes."""
+"""What each merge policy promises in its docstring, as laws over what comes and goes.
+
+The reference is judged; the compiled merge goes along, and has to say the same each time.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import quarrels
-from policy_driver import ADJUSTS, CHOOSING, INSERTS, Run, policies
+from policy_driver import ADJUSTS, CHOOSING, INSERTS, policies
+from policy_kernel_driver import Both as Run
 
 from anabranch.model.element import Adjust, Identity, Insert, Stable
 from anabranch.model.history import History

@@ -9,14 +9,16 @@ from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4, shrinking
 
 from anabranch.model.conditions import breaches_r4
 from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
-from anabranch.model.time import FOREVER
+from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.merge.contract import Bucket, Reason
 from anabranch.testing.strategies import interleavings, replicas
 
 GRANULARITIES = st.sampled_from(["batch", "element"])
+LAGS = st.sampled_from([0, 0, 1, 4])
 
 
 def bags(**options):
@@ -66,8 +68,9 @@ def test_kernel_r4_any_cut_any_restart_same_history(data):
 def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
     """The same elements in the same order and the same reasons, whatever comes."""
     arrived = data.draw(quarrels_r4())
-    shrink_only = data.draw(st.booleans())
-    kernel, reference = KernelR4(shrink_only, "element"), ReferenceR4(shrink_only)
+    shrink_only, lag = data.draw(st.booleans()), data.draw(LAGS)
+    kernel = KernelR4(shrink_only, "element", stable_lag=lag)
+    reference = ReferenceR4(shrink_only, stable_lag=lag)
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
         kernel.attach(f"r{number}", guarantee)
@@ -124,8 +127,9 @@ def agree(kernel, reference):
 def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
     """Steps of one element: the net change is all there is."""
     arrived = data.draw(quarrels_r4())
-    shrink_only = data.draw(st.booleans())
-    kernel, reference = KernelR4(shrink_only), ReferenceR4(shrink_only)
+    shrink_only, lag = data.draw(st.booleans()), data.draw(LAGS)
+    kernel = KernelR4(shrink_only, stable_lag=lag)
+    reference = ReferenceR4(shrink_only, stable_lag=lag)
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
         kernel.attach(f"r{number}", guarantee)
@@ -138,9 +142,29 @@ def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
 
 
 @given(st.data())
+def test_r4_with_a_lag_is_compatible_at_every_step_and_equivalent_at_the_end(data):
+    streams, lag = data.draw(bags()), data.draw(st.integers(1, 5))
+    arrived = data.draw(interleavings(streams))
+    merge = KernelR4(data.draw(st.booleans()), data.draw(GRANULARITIES), stable_lag=lag)
+    expected = NEVER
+    for stop, some in steps(data, arrived):
+        merge.step(some)
+        out, seen = replay(merge.output), prefixes(arrived[:stop], len(streams))
+        assert out.violations == ()
+        assert compatible(out, seen)
+        expected = max([expected, *(one.frontier - lag for one in seen)])
+        assert out.frontier == expected
+        if data.draw(st.booleans()):
+            merge.restart()
+    assert History.of(merge.output) == History.of(streams[0])
+    assert (merge.live, merge.conflicts) == (0, 0)
+
+
+@given(st.data())
 def test_output_r4_is_valid_whatever_comes(data):
     arrived = data.draw(quarrels_r4())
-    merge = KernelR4(data.draw(st.booleans()), data.draw(GRANULARITIES))
+    choices = data.draw(st.booleans()), data.draw(GRANULARITIES)
+    merge = KernelR4(*choices, stable_lag=data.draw(LAGS))
     for _, some in steps(data, arrived):
         merge.step(some)
         assert replay(merge.output).violations == ()

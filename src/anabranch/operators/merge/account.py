@@ -2,9 +2,10 @@
 
 Each step says where every element went; the account counts, for each replica, elements and
 buckets apart, and compares them (`adds_up`).  It also compares the output with what the buckets
-say of it: its inserts are the emitted inserts, its adjusts the corrected ones and those that
-reconciling added, its stables at least those that moved the frontier when they came (one that
-had waited for its replica to join was absorbed then, and comes out of nobody's element).
+say of it: its inserts are those that an element brought and those that nobody asked for
+(`added_inserts`), its adjusts the corrected ones and those that nobody asked for, its stables
+at least those that moved the frontier when they came (one that had waited for its replica to
+join was absorbed then, and comes out of nobody's element).
 
 An element that was pending is moved to its bucket when a later step resolves it, so the sums
 always speak of every element that has come, once.
@@ -30,10 +31,9 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.batch.batch import INSERT, KINDS, STABLE, Codes, Mask
+from anabranch.batch.batch import KINDS, STABLE, Codes, Mask
 from anabranch.errors import UsageError
 from anabranch.operators.merge.contract import (
-    BUCKET_OF,
     GAPS_SHOWN,
     REASONS,
     Arrival,
@@ -96,6 +96,7 @@ class MergeAccount:
     written: Counter[str] = field(default_factory=Counter)
     emitted_inserts: int = 0
     added_adjusts: int = 0
+    added_inserts: int = 0
     conflicts: int = 0
     missing: int = 0
     gaps: list[Gap] = field(default_factory=list)
@@ -125,6 +126,7 @@ class MergeAccount:
             kinds[STABLE] = 0
         self.written.update(dict(zip(KINDS, kinds.tolist(), strict=True)))
         self.added_adjusts += result.added_adjusts
+        self.added_inserts += result.added_inserts
         self.conflicts += result.conflicts
         self._miss(result.missing, result.gaps)
 
@@ -134,7 +136,7 @@ class MergeAccount:
         replica.elements += int(kinds.sum())
         self.read.update(dict(zip(KINDS, kinds.tolist(), strict=True)))
         replica.reasons.update(_counts(reasons[counted]))
-        self.emitted_inserts += _emitted(kind, reasons)
+        self.emitted_inserts += _emitted(reasons)
         if (reasons[counted] == Reason.LEADS.code).any():
             # Within a step a replica may lead several times in a row; that is one lead.
             self.leader_changes += self.leader not in (None, name)
@@ -148,7 +150,7 @@ class MergeAccount:
     def _resolve(self, one: Resolved) -> None:
         replica = self.replicas.setdefault(one.replica, ReplicaAccount())
         replica.reasons.update(_counts(one.reasons))
-        self.emitted_inserts += _emitted(one.batch.kind, one.reasons)
+        self.emitted_inserts += _emitted(one.reasons)
         pending = [reason for reason in REASONS if reason.bucket is Bucket.PENDING]
         left = len(one.reasons)
         for reason in pending:
@@ -184,7 +186,7 @@ class MergeAccount:
         return (
             all(replica.adds_up for replica in self.replicas.values())
             and self.elements == self.read.total()
-            and self.written["insert"] == self.emitted_inserts
+            and self.written["insert"] == self.emitted_inserts + self.added_inserts
             and self.written["adjust"] == adjusts
             and self.written["stable"] >= self.led
         )
@@ -211,6 +213,7 @@ class MergeAccount:
             "written": {kind: self.written[kind] for kind in KINDS},
             "saved": self.saved,
             "added_adjusts": self.added_adjusts,
+            "added_inserts": self.added_inserts,
             "conflicts": self.conflicts,
             "missing": self.missing,
             "gaps": [[gap.replica, gap.start, str(gap.payload)] for gap in self.gaps],
@@ -237,6 +240,7 @@ def combine(accounts: Iterable[MergeAccount]) -> MergeAccount:
         total.written.update(one.written)
         total.emitted_inserts += one.emitted_inserts
         total.added_adjusts += one.added_adjusts
+        total.added_inserts += one.added_inserts
         total.conflicts += one.conflicts
         total._miss(one.missing, one.gaps)
         total.leader = one.leader or total.leader
@@ -249,9 +253,9 @@ def _counts(reasons: Codes) -> dict[Reason, int]:
     return {reason: count for reason, count in zip(REASONS, found, strict=True) if count}
 
 
-def _emitted(kind: Codes, reasons: Codes) -> int:
-    """How many inserts among these are emitted."""
-    return int(np.count_nonzero((BUCKET_OF[reasons] == Bucket.EMITTED) & (kind == INSERT)))
+def _emitted(reasons: Codes) -> int:
+    """How many of these brought an event; an adjust may, of one that a policy took away."""
+    return int(np.count_nonzero(reasons == Reason.FIRST.code))
 
 
 def _per(written: int, read: int) -> float:

@@ -102,9 +102,18 @@ class Members:
         """Whose stables count, now that the output is at this frontier."""
         return self.guarantee <= frontier
 
-    def leader(self, frontier: int) -> int | None:
-        """The joined replica that is furthest beyond this frontier (the first of equals)."""
-        counted = np.where(self.joined(frontier), self.frontier, NEVER_UNITS)
+    def lagging(self, lag: int) -> Ints:
+        """The frontiers less this lag; FOREVER and NEVER stay as they are."""
+        at = self.frontier
+        return np.where(at == FOREVER_UNITS, at, np.maximum(at, NEVER_UNITS + lag) - lag)
+
+    def leader(self, frontier: int, *, lag: int = 0) -> int | None:
+        """The joined replica whose frontier, less a lag, is furthest beyond this one.
+
+        The first of equals; None if nobody is.
+        """
+        at = self.lagging(lag) if lag else self.frontier
+        counted = np.where(self.joined(frontier), at, NEVER_UNITS)
         if len(counted) == 0 or counted.max() <= frontier:
             return None
         return int(counted.argmax())

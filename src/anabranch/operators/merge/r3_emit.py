@@ -76,7 +76,7 @@ class Output:
         empty = np.empty((4, 0), np.int64)
         columns = np.concatenate([empty, *(piece for _, piece in self._pieces)], axis=1)
         start, end, old_end, payload_row = columns
-        payload = _payload(state, payload_row)
+        payload = payload_of(state.nodes, payload_row)
         return Batch(state.schema, np.repeat(kinds, sizes), start, end, old_end, payload)
 
     def _add(self, kind: int, *columns: Ints) -> None:
@@ -84,12 +84,12 @@ class Output:
             self._pieces.append((kind, np.stack(columns)))
 
 
-def _payload(state: R3State, rows: Ints) -> pa.Table:
+def payload_of(nodes: Nodes, rows: Ints) -> pa.Table:
     """The payloads of these rows; null for a stable."""
-    schema, stables = state.schema.payload, np.flatnonzero(rows < 0)
+    schema, stables = nodes.schema, np.flatnonzero(rows < 0)
     if not len(schema):
         return schema.empty_table()
-    data = state.nodes.take(rows[rows >= 0])
+    data = nodes.take(rows[rows >= 0])
     if len(stables) and stables[0] < len(rows) - 1:
         position = np.cumsum(rows >= 0) - 1
         return data.take(to_arrow(position, pa.int64(), mask=rows >= 0))

@@ -1,87 +1,48 @@
-"""Merge R3 over batches, with what the kernel has of a policy; the rest is refused by name.
+"""Merge R3 over batches with any policy: `violations`, `adjusts`, `inserts` and the others.
 
-The kernel runs the default `adjusts`, `inserts` and `stable_lag`, without `shrink_only` and
-`promote`.  `violations` is a verdict on a step that has been taken: a violation has changed
-nothing in the state, but other elements of the step have.  So
+By `element` the output, the reasons and what is resolved are those of `MergeR3`, however the
+elements are cut into steps.  By `batch` the output is the net change of that (erratum D21).
 
-* `raise` raises after the step: go back to the state that was saved before it;
-* `detach` returns the names of the guilty, and the caller detaches them in all lanes before
-  the next step, and takes nothing from them until they attach with a greater number.
+What a step costs: an element, a look at its replicas; a stable that moves the output's frontier
+and a change of whom the policy asks, a look at every event that may still change.  The default
+policy is that of `r3_kernel`, which looks at nothing but what a stable freezes or corrects.
 
-Papers: LMerge V-A.
+`violations=raise` raises in the middle of a step: go back to the state that was saved before
+it.  With `detach` the replica leaves at its violation; in a merge of several lanes the caller
+detaches those whom `PolicyStep.guilty` names from the other lanes too.  In lanes, the replica
+of `highest_start` and of `most_free` is chosen among the events of the lane.
+
+Papers: LMerge IV-D, V-A, V-B; erratum D21 for the net change.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from anabranch.batch.codec import to_elements
-from anabranch.errors import UsageError, ViolationError
-from anabranch.operators.merge.contract import (
-    REASONS,
-    Arrival,
-    Bucket,
-    Granularity,
-    StepResult,
-)
-from anabranch.operators.merge.policy import DEFAULT, Ignore, Policy, Raise
-from anabranch.operators.merge.r3 import accuse
-from anabranch.operators.merge.r3_kernel import step as plain_step
-from anabranch.operators.merge.r3_state import R3State
+from anabranch.errors import UsageError
+from anabranch.operators.merge.admit import admit
+from anabranch.operators.merge.contract import Arrival, Granularity, StepResult
+from anabranch.operators.merge.r3_policy_pass import Pass
+from anabranch.operators.merge.r3_policy_state import R3PolicyState
 
 
 class PolicyStep(NamedTuple):
-    """The result of a step, and the replicas that the policy detaches before the next."""
+    """The result of a step, and the replicas that the policy has detached in it."""
 
     result: StepResult
     guilty: tuple[str, ...]
 
 
 def step(
-    state: R3State,
-    arrivals: Sequence[Arrival],
-    *,
-    policy: Policy = DEFAULT,
-    granularity: Granularity = "batch",
+    state: R3PolicyState, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
 ) -> PolicyStep:
-    """Take what arrived under this policy; one that the kernel has not is refused first."""
-    require_kernel(policy)
-    result = plain_step(state, arrivals, granularity=granularity)
-    return PolicyStep(result, guilty(policy, arrivals, result))
-
-
-def require_kernel(policy: Policy) -> None:
-    """Refuse a policy of which the kernel has not all choices.
-
-    >>> require_kernel(Policy())
-    """
-    ours, default = policy.to_dict(), DEFAULT.to_dict()
-    missing = [
-        f"{choice}={value}"
-        for choice, value in ours.items()
-        if value != default[choice] and choice != "violations"
-    ]
-    if missing:
-        message = (
-            f"merge: the kernel over batches has no {', '.join(missing)}; it runs the default "
-            "policy and any choice of violations.  Leave these choices out, or merge element "
-            "by element: anabranch.operators.merge.r3.MergeR3(policy=...) has all of them"
-        )
+    """Take what arrived, change the state, and return what the output has to say."""
+    if granularity not in ("batch", "element"):
+        message = f"merge: granularity '{granularity}' is neither 'batch' nor 'element'"
         raise UsageError(message)
-
-
-def guilty(policy: Policy, arrivals: Sequence[Arrival], result: StepResult) -> tuple[str, ...]:
-    """The replicas with a violation in this step that are to be detached; or raise."""
-    if isinstance(policy.violations, Ignore):
-        return ()
-    names: dict[str, None] = {}
-    for arrival, buckets, reasons in zip(arrivals, result.buckets, result.reasons, strict=True):
-        wrong = np.flatnonzero(buckets == Bucket.VIOLATION)
-        if len(wrong) == 0:
-            continue
-        if isinstance(policy.violations, Raise):
-            (element,) = to_elements(arrival.batch.take(wrong[:1]))
-            raise ViolationError(accuse(arrival.replica, element, REASONS[reasons[wrong[0]]]))
-        names[arrival.replica] = None
-    return tuple(names)
+    work, before = Pass(state), set(state.expelled)
+    for arrival in arrivals:
+        work.require_attachment(arrival.replica, arrival.attachment)
+    admit(work, arrivals)
+    work.take(arrivals)
+    result = work.finish(granularity)
+    return PolicyStep(result, tuple(name for name in state.expelled if name not in before))

@@ -75,8 +75,9 @@ class MergeR4:
     never mentioned, when it had to be decided.
     """
 
-    def __init__(self, *, shrink_only: bool = False) -> None:
+    def __init__(self, *, shrink_only: bool = False, stable_lag: int = 0) -> None:
         self.shrink_only = shrink_only
+        self.stable_lag = stable_lag
         self.frontier: Time = NEVER
         self.nodes: dict[Identity, Node] = {}
         self.replicas: dict[str, Replica] = {}
@@ -170,10 +171,10 @@ class MergeR4:
         reason = Reason.FOLLOWS if self.is_joined(source.key[0]) else Reason.JOINING
         output: list[Element] = []
         # One stable may let a joining replica join, whose pending stable then counts as well.
-        while (leader := self._leader()).frontier > self.frontier:
+        while (time := (leader := self._leader()).frontier - self.stable_lag) > self.frontier:
             reason = Reason.LEADS
-            output.extend(self._reconcile(leader))
-            self.frontier = leader.frontier
+            output.extend(self._reconcile(leader, time))
+            self.frontier = time
             output.append(Stable(self.frontier))
         self._forget_settled()
         return Outcome(reason, tuple(output))
@@ -182,21 +183,22 @@ class MergeR4:
         joined = [source for name, source in self.replicas.items() if self.is_joined(name)]
         return max(joined, key=lambda source: source.frontier, default=Replica(("", 0), None))
 
-    def _reconcile(self, leader: Replica) -> Iterator[Element]:
-        """The elements owed before the leader's frontier is passed on."""
-        time = leader.frontier
+    def _reconcile(self, leader: Replica, time: Time) -> Iterator[Element]:
+        """The elements owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
             said = node.ends.get(leader.key)
-            yield from self._agree(identity, node, leader)
+            yield from self._agree(identity, node, leader, time)
             end = max(node.output, default=identity.start)
             if end < time or time == FOREVER:
                 del self.nodes[identity]
                 if node.output or said is not None:
                     self.settled[identity] = end
 
-    def _agree(self, identity: Identity, node: Node, leader: Replica) -> Iterator[Element]:
+    def _agree(
+        self, identity: Identity, node: Node, leader: Replica, time: Time
+    ) -> Iterator[Element]:
         have, want = node.output, node.ends.get(leader.key, Counter())
-        times = {"frontier": self.frontier, "time": leader.frontier}
+        times = {"frontier": self.frontier, "time": time}
         is_free = is_news = identity.start >= self.frontier
         if not is_free:
             if not is_due(have, want, **times):

@@ -81,6 +81,7 @@ def control_table(state: R4State) -> pa.Table:
         frontier=state.frontier,
         conflicts=state.conflicts,
         shrink_only=int(state.shrink_only),
+        stable_lag=state.stable_lag,
         next_born=state.nodes.next_born,
         settled=state.settled.first,
         mark=state.mark,
@@ -91,7 +92,11 @@ def control_table(state: R4State) -> pa.Table:
 def new_state(schema: ElementSchema, header: dict[str, str], members: Members) -> R4State:
     """A state without events, as far as the header tells."""
     plain = replace(schema, has_seq=False, has_replica=False)
-    state = R4State.empty(plain, shrink_only=header["shrink_only"] == "1")
+    state = R4State.empty(
+        plain,
+        shrink_only=header["shrink_only"] == "1",
+        stable_lag=int(header.get("stable_lag", "0")),
+    )
     state.frontier, state.conflicts = int(header["frontier"]), int(header["conflicts"])
     state.members, state.settled = members, Settled(int(header.get("settled", "0")))
     state.mark = int(header.get("mark", "0"))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Codes, Ints
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Codes, Ints
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.merge.contract import Reason
 from anabranch.operators.merge.r4_lists import (
@@ -37,7 +37,8 @@ PUSHED: Final = 4
 WAITING: Final = 5
 CREDITED: Final = 6
 STOPPED: Final = 7
-"""What is counted in `control`."""
+LAG: Final = 8
+"""What is counted in `control`, and how far the output's frontier stays behind."""
 
 _FIRST: Final = Reason.FIRST.code
 _KNOWN: Final = Reason.KNOWN.code
@@ -118,7 +119,10 @@ def judge_some(
                 continue
             reasons[i] = _take_stable(promises, work.control, replica, elements.start[i])
             promises.last_stable[replica] = i
-            leads = elements.start[i] > work.control[FRONTIER] and reasons[i] == _FOLLOWS
+            reached = elements.start[i]
+            if reached != FOREVER_UNITS:
+                reached = max(reached, NEVER_UNITS + work.control[LAG]) - work.control[LAG]
+            leads = reached > work.control[FRONTIER] and reasons[i] == _FOLLOWS
             if each and leads:
                 work.control[STOPPED] = 1
                 return i

@@ -16,6 +16,7 @@ from anabranch.operators.merge.r4_locate import Located
 from anabranch.operators.merge.r4_loop import (
     CREDITED,
     FRONTIER,
+    LAG,
     LOGGED,
     NEXT_BORN,
     PUSHED,
@@ -61,8 +62,9 @@ class Pass:
         self._probes = nodes.slots.probes
         self._ended: list[Ints] = [np.empty(0, np.int64)]
         self._denied: list[Ints] = []
-        control = np.zeros(STOPPED + 1, np.int64)
+        control = np.zeros(LAG + 1, np.int64)
         control[FRONTIER], control[SLOWEST] = state.frontier, members.slowest
+        control[LAG] = state.stable_lag
         control[NEXT_BORN] = nodes.next_born
         count = len(batch)
         self._work = Work(
@@ -135,8 +137,9 @@ class Pass:
 
     def _publish(self) -> None:
         members, frontier = self.state.members, self.state.frontier
-        leader = members.leader(frontier)
-        time = ABSENT if leader is None else int(members.frontier[leader])
+        lag = self.state.stable_lag
+        leader = members.leader(frontier, lag=lag)
+        time = ABSENT if leader is None else int(members.lagging(lag)[leader])
         stable = Stable(0 if leader is None else leader + 1, frontier, time, shrink_only=False)
         credited = self._work.credited[: self._work.control[CREDITED]]
         scratch, at = self._scratch(0), 0
@@ -151,9 +154,9 @@ class Pass:
         More than one decides only if a stable lets a joining replica join that is further
         still.  What that one never promised to know must be decided by the one before (L9).
         """
-        state, control = self.state, self._work.control
-        while (leader := state.members.leader(state.frontier)) is not None:
-            time = int(state.members.frontier[leader])
+        state, control, lag = self.state, self._work.control, self.state.stable_lag
+        while (leader := state.members.leader(state.frontier, lag=lag)) is not None:
+            time = int(state.members.lagging(lag)[leader])
             stable = Stable(leader + 1, state.frontier, time, state.shrink_only)
             self._visit(stable, in_order=show)
             state.frontier = control[FRONTIER] = time

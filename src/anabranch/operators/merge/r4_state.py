@@ -38,15 +38,19 @@ class R4State:
     frontier: int
     conflicts: int
     shrink_only: bool
+    stable_lag: int = 0
     mark: int = 0
 
     @classmethod
-    def empty(cls, schema: ElementSchema, *, shrink_only: bool = False) -> "R4State":
-        """Nobody is attached and nothing has happened."""
+    def empty(
+        cls, schema: ElementSchema, *, shrink_only: bool = False, stable_lag: int = 0
+    ) -> "R4State":
+        """Nobody is attached and nothing has happened; the choices are those of `policy`."""
         plain = replace(schema, has_seq=False, has_replica=False)
         nodes = Nodes(plain.payload)
         never = int(NEVER_UNITS)
-        return cls(plain, Members.none(), nodes, Settled(), never, 0, shrink_only)
+        members, settled = Members.none(), Settled()
+        return cls(plain, members, nodes, settled, never, 0, shrink_only, stable_lag)
 
     @property
     def live(self) -> int:
@@ -129,7 +133,8 @@ class R4State:
         self._check_output(start, rows)
         self._check_watch(ids, start, rows)
         joined = self.members.joined(self.frontier)
-        assert (self.members.frontier[joined] <= self.frontier).all(), f"runs behind: {self!r}"
+        behind = self.members.lagging(self.stable_lag)[joined] <= self.frontier
+        assert behind.all(), f"runs behind: {self!r}"
         assert len(set(self.members.names)) == len(self.members), f"a name twice: {self!r}"
         final = self.settled.all()[:, END]
         assert (final < self.frontier).all() or self.frontier == FOREVER_UNITS, repr(self)

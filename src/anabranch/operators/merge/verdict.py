@@ -1,0 +1,39 @@
+"""`violations` of a policy as a verdict on a step that has been taken, whatever the case.
+
+A violation has changed nothing in the state, but other elements of the step have.  So
+
+* `raise` raises after the step: go back to the state that was saved before it;
+* `detach` names the guilty, and the caller detaches them in all lanes before the next step, and
+  takes nothing from them until they attach with a greater number.
+
+Merge R3 with a policy (`r3_policy_kernel`) needs no verdict: there a replica is detached at its
+violation.
+
+Papers: LMerge V-A.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from anabranch.batch.codec import to_elements
+from anabranch.errors import ViolationError
+from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
+from anabranch.operators.merge.policy import Ignore, Policy, Raise
+from anabranch.operators.merge.r3 import accuse
+
+
+def guilty(policy: Policy, arrivals: Sequence[Arrival], result: StepResult) -> tuple[str, ...]:
+    """The replicas with a violation in this step that are to be detached; or raise."""
+    if isinstance(policy.violations, Ignore):
+        return ()
+    names: dict[str, None] = {}
+    for arrival, buckets, reasons in zip(arrivals, result.buckets, result.reasons, strict=True):
+        wrong = np.flatnonzero(buckets == Bucket.VIOLATION)
+        if len(wrong) == 0:
+            continue
+        if isinstance(policy.violations, Raise):
+            (element,) = to_elements(arrival.batch.take(wrong[:1]))
+            raise ViolationError(accuse(arrival.replica, element, REASONS[reasons[wrong[0]]]))
+        names[arrival.replica] = None
+    return tuple(names)
