@@ -12,8 +12,8 @@ Contract of every merge, element by element or in steps; the law tests assert al
   replica may still mention.  A silent replica holds the second part until it is detached.
 
 `Outcome` is what the element-by-element form returns, `StepResult` what a step over batches
-returns.  Only the net change of a step is visible, and its inserts are the `emitted` inserts,
-its adjusts the `corrected` ones and the `added_adjusts`.
+returns.  Only the net change of a step is visible, and its inserts are the `emitted` inserts
+and the `added_inserts`, its adjusts the `corrected` ones and the `added_adjusts`.
 
 Papers: LMerge IV and V; the buckets are ours.
 """
@@ -204,9 +204,11 @@ class StepResult:
     element-by-element form has, in the same order, and so perhaps several stables; `stable` is
     the last.  `counts` are numbers of operations, free of noise, for benchmarks and tests.
 
-    `added_inserts` are inserts of the output that no input insert brought: only `shrink_only`
-    makes some, each after a removal.  `missing` are identities that a deciding replica never
-    mentioned, once each; the first of them are named in `gaps`.
+    `added_inserts` are inserts of the output that no input element brought: `shrink_only` makes
+    some, each after a removal, and policies that take events away and bring them back.
+
+    `missing` are identities that a deciding replica never mentioned, once each; the first of
+    them are named in `gaps`.
     """
 
     output: Batch
