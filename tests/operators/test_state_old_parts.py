@@ -13,6 +13,7 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.cleanse_kernel import CleanseState
 from anabranch.operators.merge.auto import AutoState
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
+from anabranch.operators.merge.r3_policy_state import R3PolicyState
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.normalise_kernel import NormaliseState
@@ -20,6 +21,7 @@ from anabranch.operators.normalise_kernel import NormaliseState
 DATA = Path(__file__).parent / "data"
 KINDS = {
     "merge_r3_v2": R3State,
+    "merge_r3_policy_v1": R3PolicyState,
     "merge_r4_v2": R4State,
     "normalise_v2": NormaliseState,
     "cleanse_v2": CleanseState,
