@@ -40,7 +40,10 @@ class Session:
 
         Whoever loses its other half (Python its JVM, or the reverse) must end by itself.
         """
-        for pid, name in self.members().items():
+        members = self.members()
+        if not any(name.startswith(only or "") for name in members.values()):
+            only = None  # too early: there is no JVM yet
+        for pid, name in members.items():
             if only is None or name.startswith(only):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
