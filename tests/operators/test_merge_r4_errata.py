@@ -8,6 +8,8 @@ from anabranch.model.history import History, replay
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.time import FOREVER
 from anabranch.operators.merge.contract import Bucket
+from anabranch.operators.merge.r4_loop import LOGGED, PUSHED, WAITING
+from anabranch.operators.merge.r4_pass import Pass
 
 ENGINES = {
     "reference": ReferenceR4,
@@ -354,3 +356,22 @@ def test_the_first_insert_of_a_step_gives_the_end_and_the_fullest_replica_the_ot
     kernel = KernelR4()
     kernel.step([("1", parse("insert a 1..7; insert a 1..5")), ("2", parse("insert a 1..2"))])
     assert kernel.output == [Insert("a", 1, 7), Insert("a", 1, 5)]
+
+
+def test_visits_of_a_stable_leave_room_for_the_elements_behind_it(monkeypatch):
+    """By element: two visits had filled a list of two, and an insert wrote behind its end."""
+    hand_over, full = Pass._hand_over, []
+
+    def checked(self):
+        work = self._work
+        full.append(work.control[PUSHED] > len(work.pushed))
+        full.append(work.control[WAITING] > len(work.waiting))
+        full.append(work.control[LOGGED] > len(work.log))
+        hand_over(self)
+
+    monkeypatch.setattr(Pass, "_hand_over", checked)
+    merge = KernelR4(granularity="element")
+    merge.take("east", parse("insert a 1..50; insert b 2..50"))
+    merge.take("east", parse("stable 5; insert c 7..9"))
+    assert not any(full)
+    assert merge.live == 3

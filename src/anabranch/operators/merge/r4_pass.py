@@ -124,7 +124,14 @@ class Pass:
                 self._decide(show=True)
                 self.reasons[at] = Reason.LEADS.code
                 at += 1
+                self._empty_for(len(self.reasons) - at)
         self._end()
+
+    def _empty_for(self, elements: int) -> None:
+        """Room again for what this many elements write down: visits have used some of it."""
+        self._hand_over()
+        log = grown(self._work.log, int(self._work.control[LOGGED]) + elements)
+        self._work = self._work._replace(log=log)
 
     def _judge(self, first: int, *, each: bool) -> int:
         """Read elements; where a stable counts, or all."""
