@@ -2,7 +2,7 @@
 
 A row keeps the form in which it came (-0.0 stays -0.0).  `columns()` are views: rows that are
 there do not change, so a view stays true while the store grows.  `truncate` takes back rows
-of which no view was given out.
+of which no view was given out; after `keep` every view is void.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,6 +28,7 @@ from anabranch.batch.kernel import frozen, frozen_rows, kernel
 from anabranch.batch.murmur import U64
 
 _FIRST_CAPACITY = 1024
+_NO_NULLS = frozen(np.ones(0, np.bool_))
 
 
 class ColumnStore:
@@ -68,6 +69,25 @@ class ColumnStore:
         self.count = count
         if self.layout.kind == LISTED:
             self._items.truncate(int(self._offsets[count]))
+
+    def keep(self, rows: Ints) -> None:
+        """Only these rows, which ascend; in place, since fresh memory is dear."""
+        if len(self._valid):
+            self._valid[: len(rows)] = self._valid[rows]
+        data = frozen(self._data)
+        if self.layout.kind == FIXED:
+            copy_fixed(data, rows, self.layout.width, self._data, 0)
+        else:
+            ends = np.zeros(len(rows) + 1, np.int64)
+            measure(frozen(self._offsets), rows, _NO_NULLS, ends)
+            if self.layout.kind == LISTED:
+                items = np.empty(ends[-1], np.int64)
+                take_items(frozen(self._offsets), rows, frozen(ends), items)
+                self._items.keep(frozen_rows(items))
+            else:
+                copy_varied(data, frozen(self._offsets), rows, frozen(ends), self._data)
+            self._offsets[: len(ends)] = ends
+        self.count = len(rows)
 
     def column(self) -> Column:
         """All rows, as views."""
@@ -113,9 +133,45 @@ class Store:
         for store in self._stores:
             store.truncate(count)
 
+    def keep(self, rows: Ints) -> None:
+        """Only these rows, which ascend; rows as `frozen_rows` makes them."""
+        for store in self._stores:
+            store.keep(rows)
+
     def columns(self) -> list[Column]:
         """All rows, as views."""
         return [store.column() for store in self._stores]
+
+
+def copied(columns: Sequence[Column], rows: Ints) -> list[Column]:
+    """Copies of these rows, in this order, in memory of Arrow's, which it uses again.
+
+    Rows as `frozen_rows` makes them.
+    """
+    return [_copied(column, rows) for column in columns]
+
+
+def _copied(column: Column, rows: Ints) -> Column:
+    valid = frozen(column.valid[rows]) if len(column.valid) else _NO_NULLS
+    layout, count = column.layout, len(rows)
+    if layout.kind == FIXED:
+        data = _room(count * layout.width)
+        copy_fixed(column.data, rows, layout.width, data, 0)
+        return Column(layout, count, valid, frozen(data))
+    ends = np.zeros(count + 1, np.int64)
+    measure(column.offsets, rows, column.valid, ends)
+    if layout.kind == LISTED:
+        items = np.empty(ends[-1], np.int64)
+        take_items(column.offsets, rows, frozen(ends), items)
+        inner = tuple(copied(column.items, frozen_rows(items)))
+        return Column(layout, count, valid, offsets=frozen(ends), items=inner)
+    data = _room(int(ends[-1]))
+    copy_varied(column.data, column.offsets, rows, frozen(ends), data)
+    return Column(layout, count, valid, frozen(data), frozen(ends))
+
+
+def _room(size: int) -> NDArray[np.uint8]:
+    return np.frombuffer(pa.allocate_buffer(size), np.uint8)
 
 
 def read_table(table: pa.Table) -> list[Column]:

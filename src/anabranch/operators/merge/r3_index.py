@@ -21,9 +21,9 @@ from anabranch.batch.batch import STABLE, Batch, Ints
 from anabranch.batch.columns import Column
 from anabranch.batch.equality import equal_columns
 from anabranch.batch.hashing import hash_columns, hash_payload
-from anabranch.batch.kernel import frozen_rows
+from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.store import read_table
-from anabranch.operators.merge.r3_nodes import ROW, Nodes
+from anabranch.operators.merge.r3_nodes import Nodes, payload_rows
 from anabranch.operators.merge.settled import UNKNOWN, Settled
 from anabranch.operators.merge.slots import NOBODY, Asked
 
@@ -116,8 +116,9 @@ def _locate_piece(
         added, hits = nodes.slots.search(asked, rows, nodes.rows)
         nodes.create(asked.id[added], columns, added, mark)
         created.append(asked.id[added])
-        held = frozen_rows(nodes.rows[asked.id[hits], ROW])
-        rows = hits[~equal_columns(columns, frozen_rows(hits), nodes.columns(), held)]
+        hits, held = frozen_rows(hits), np.empty(len(hits), np.int64)
+        payload_rows(nodes.rows, asked.id, hits, held)
+        rows = hits[~equal_columns(columns, hits, nodes.columns(), frozen(held))]
     settled_end = np.full(len(start), UNKNOWN, np.int64)
     behind = np.flatnonzero(is_data & (asked.id == NOBODY))
     if len(behind):

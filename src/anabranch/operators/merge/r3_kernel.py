@@ -27,7 +27,7 @@ from typing import Literal
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints
+from anabranch.batch.batch import Batch, Codes, Ints
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
 from anabranch.operators.merge.admit import admit
@@ -43,10 +43,10 @@ from anabranch.operators.merge.r3_loop import (
     Ledger,
     judge,
 )
-from anabranch.operators.merge.r3_nodes import ABSENT, DONE, ENDS, FLAGS, OUT, SHOWN, TOLD
-from anabranch.operators.merge.r3_reconcile import enqueue, pend, publish, reconcile
+from anabranch.operators.merge.r3_nodes import ABSENT, DONE, ENDS, FLAGS, SHOWN
+from anabranch.operators.merge.r3_reconcile import enqueue, list_final, pend, publish, reconcile
 from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.slots import LOW, NOBODY, START
+from anabranch.operators.merge.slots import LOW, NOBODY
 
 Granularity = Literal["batch", "element"]
 
@@ -200,13 +200,11 @@ def _settle(state: R3State, work: _Work) -> None:
     """Remember the names of what is final, let go what is not needed, tidy up."""
     nodes, slowest = state.nodes, state.members.slowest
     done = np.concatenate([np.empty(0, np.int64), *work.done])
-    rows = nodes.rows[done]
-    shown, told = rows[:, OUT] != ABSENT, rows[:, FLAGS] & TOLD != 0
-    end = np.where(shown, rows[:, OUT], rows[:, START])
     # What every replica has left behind is forgotten before it is remembered.
-    final = np.flatnonzero((shown | told) & (end >= slowest) & (slowest != FOREVER_UNITS))
+    names, ends = np.empty((len(done), LOW + 1), np.int64), np.empty(len(done), np.int64)
+    count = int(list_final(nodes.rows, frozen(done), slowest, names, ends))
     state.settled.forget(slowest, state.mark)
-    state.settled.remember(rows[final, : LOW + 1], end[final], state.mark)
+    state.settled.remember(names[:count], ends[:count], state.mark)
     # An adjust of nothing made an event that nobody speaks of.
     mute = (nodes.rows[work.created, SHOWN] == ABSENT) & (
         nodes.rows[work.created, FLAGS] & DONE == 0

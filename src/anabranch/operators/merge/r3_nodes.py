@@ -29,7 +29,7 @@ import pyarrow as pa
 from anabranch.batch.batch import NEVER_UNITS, Ints
 from anabranch.batch.columns import Column
 from anabranch.batch.kernel import frozen_rows, kernel
-from anabranch.batch.store import Store, grown, write_table
+from anabranch.batch.store import Store, copied, grown, write_table
 from anabranch.operators.merge.fifo import Fifo
 from anabranch.operators.merge.slots import Slots
 
@@ -62,6 +62,8 @@ BLOCK: Final = 1 << BLOCK_BITS
 
 # Below this nothing is moved to save room.
 _SMALL: Final = 1_024
+# Payloads per live one: with more than that, room is given back instead of kept for the next.
+_MUCH: Final = 8
 
 
 class Nodes:
@@ -105,9 +107,8 @@ class Nodes:
         """Copies of these payloads, in this order."""
         if not len(self.schema):
             return pa.table({})
-        store = Store.of(self.schema)
-        store.append(self._store.columns(), frozen_rows(payload_rows))
-        return write_table(self.schema, store.columns(), len(payload_rows))
+        columns = copied(self._store.columns(), frozen_rows(payload_rows))
+        return write_table(self.schema, columns, len(payload_rows))
 
     def candidates(self, count: int) -> Ints:
         """The next numbers that would be given, with room for their rows and names."""
@@ -139,9 +140,7 @@ class Nodes:
         if not len(ids):
             return
         self.slots.remove(ids, self.rows)
-        self.rows[ids, FLAGS] = 0
-        self.changed[ids >> BLOCK_BITS] = mark
-        np.subtract.at(self.held, ids >> BLOCK_BITS, 1)
+        remove_all(self.rows, frozen_rows(ids), mark, self.changed, self.held)
         self._free.append(ids)
         self.live -= len(ids)
         if self._stored > 2 * self.live + _SMALL:
@@ -176,10 +175,17 @@ class Nodes:
 
     def _move_payloads(self) -> None:
         ids = self.living()
-        store = Store.of(self.schema)
-        store.append(self._store.columns(), frozen_rows(self.rows[ids, ROW]))
+        ids = ids[np.argsort(self.rows[ids, ROW])]
+        rows = frozen_rows(self.rows[ids, ROW])
+        if self._stored <= _MUCH * self.live + _SMALL:
+            self._store.keep(rows)
+        else:
+            # The room that was needed once is given back.
+            store = Store.of(self.schema)
+            store.append(self._store.columns(), rows)
+            self._store = store
         self.rows[ids, ROW] = np.arange(len(ids))
-        self._store, self._stored = store, len(ids)
+        self._stored = len(ids)
 
     def check(self) -> None:
         """Assert what must always hold."""
@@ -194,6 +200,22 @@ class Nodes:
         assert (payload_rows < self._stored).all(), f"a payload is lost: {self!r}"
         assert all(column.count == self._stored for column in self.columns()), repr(self)
         self.slots.check(self.rows)
+
+
+@kernel
+def remove_all(rows: Any, ids: Any, mark: Any, changed: Any, held: Any) -> None:
+    """These nodes are not live any more."""
+    for k in range(ids.size):
+        rows[ids[k], FLAGS] = 0
+        changed[ids[k] >> BLOCK_BITS] = mark
+        held[ids[k] >> BLOCK_BITS] -= 1
+
+
+@kernel
+def payload_rows(rows: Any, ids: Any, some: Any, found: Any) -> None:
+    """Where the payloads of these nodes are: of `ids` those at the places `some`."""
+    for k in range(some.size):
+        found[k] = rows[ids[some[k]], ROW]
 
 
 @kernel

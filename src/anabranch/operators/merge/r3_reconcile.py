@@ -39,7 +39,7 @@ from anabranch.operators.merge.r3_nodes import (
     TOLD,
     Nodes,
 )
-from anabranch.operators.merge.slots import NOBODY, START
+from anabranch.operators.merge.slots import LOW, NOBODY, START
 
 _FIRST: Final = Reason.FIRST.code
 _KNOWN: Final = Reason.KNOWN.code
@@ -236,6 +236,22 @@ def visit_all(
         if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
             changed[node >> BLOCK_BITS] = mark
         rows[node, OUT], rows[node, FLAGS] = after, flags
+
+
+@kernel
+def list_final(rows: Any, done: Any, slowest: Any, names: Any, ends: Any) -> Any:
+    """The names and last ends of what left, if the output knew it and a replica may name it."""
+    count = 0
+    for k in range(done.size):
+        node = done[k]
+        out, told = rows[node, OUT], rows[node, FLAGS] & TOLD != 0
+        end = rows[node, START] if out == ABSENT else out
+        if (out != ABSENT or told) and end >= slowest and slowest != FOREVER_UNITS:
+            for column in range(LOW + 1):
+                names[count, column] = rows[node, column]
+            ends[count] = end
+            count += 1
+    return count
 
 
 @part

@@ -94,7 +94,7 @@ class Settled:
 
     def remember(self, names: Ints, end: Ints, mark: int) -> None:
         """Add these names (START, HIGH, LOW); none ends before what is here."""
-        count, order = len(end), np.argsort(end, kind="stable")  # they come nearly sorted
+        count, order = len(end), np.argsort(end)
         if self._first - self._base > len(self):
             # What was forgotten makes room: more of it than of what moves.
             self._rows = self.all().copy()

@@ -199,6 +199,7 @@ def search_all(rows: Any, asked: Any, answer: Any, table: Any) -> None:
     slots, ids, added, found, counts = answer
     words, names, base, probes = table
     mask = U64(words.size - 1)
+    adds, finds, looks = 0, 0, 0
     for k in range(rows.size):
         row = rows[k]
         tag = U64(high[row]) >> _SHIFT
@@ -207,28 +208,30 @@ def search_all(rows: Any, asked: Any, answer: Any, table: Any) -> None:
             slot = U64(slots[row] + 1) & mask
         ids[row] = NOBODY
         while True:
-            probes[0] += 1
+            looks += 1
             word = words[slot]
             if word == _FREE:
                 if may_add[row]:
-                    ids[row] = new_ids[counts[0]]
+                    ids[row] = new_ids[adds]
                     words[slot] = tagged(high[row], ids[row])
                     at = ids[row] - base
                     names[at, START] = start[row]
                     names[at, HIGH], names[at, LOW] = high[row], low[row]
-                    added[counts[0]] = row
-                    counts[0] += 1
+                    added[adds] = row
+                    adds += 1
                 break
             if word >> _SHIFT == tag:
                 at = np.int64(word & _IDS) - 1 - base
                 is_half = names[at, LOW] == low[row] and names[at, HIGH] == high[row]
                 if is_half and names[at, START] == start[row]:
                     ids[row] = at + base
-                    found[counts[1]] = row
-                    counts[1] += 1
+                    found[finds] = row
+                    finds += 1
                     break
             slot = (slot + _ONE) & mask
         slots[row] = np.int64(slot)
+    counts[0], counts[1] = adds, finds
+    probes[0] += looks
 
 
 @kernel
