@@ -1,10 +1,12 @@
-"""What a step of merge R3 costs, in operations: noise-free, and the same at any size of state.
+"""What steps of merge cost, in operations: noise-free, and the same at any size of state.
 
 The design asks for at most 1.6 visits per element, however many events are alive; the paper's
 way (a look at every half frozen event on every stable) needs hundreds.
 """
 
+import importlib.util
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from merge_driver import SCHEMA, Kernel
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch
 from anabranch.batch.codec import decode
 from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.contract import Arrival
 from anabranch.operators.merge.r3_kernel import step
 from anabranch.operators.merge.r3_state import R3State, Work
@@ -121,3 +124,51 @@ def test_a_list_that_is_mostly_untrue_is_made_anew():
     kernel.take("2", [Stable(1_000)])
     kernel.take("3", [Stable(1_001)])
     assert kernel.state.frontier == 1_001
+
+
+def load_operations():
+    path = Path(__file__).parents[2] / "benchmarks" / "merging" / "operations.py"
+    spec = importlib.util.spec_from_file_location("operations", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+OPERATIONS = load_operations()
+
+# Per element at most; the queue's part may grow with the logarithm of what is alive.
+MOST = {
+    "R0": {"probes": 0.1, "visits": 1, "queue": 0},
+    "R1": {"probes": 2, "visits": 1, "queue": 0},
+    "R2": {"probes": 2, "visits": 1, "queue": 0},
+    "R3": {"probes": 4, "visits": MOST_VISITS, "queue": 6},
+    "R4": {"probes": 4, "visits": MOST_VISITS, "queue": 6},
+}
+
+
+def test_every_row_of_table_iv_is_counted():
+    assert OPERATIONS.PAPER.keys() == {*MOST, "R3-"}
+    assert {case.name for case in MergeCase} == MOST.keys()
+
+
+@pytest.mark.parametrize("inputs", [2, 5])
+@pytest.mark.parametrize("case", MOST)
+def test_lmerge_table_iv_no_cost_follows_the_number_of_live_events(case, inputs):
+    few, many = (
+        OPERATIONS.per_element(case, live=live, inputs=inputs, measured=2_000)
+        for live in (100, 3_000)
+    )
+    for name, most in MOST[case].items():
+        assert many[name] <= most, (case, name)
+        # Thirty times as many: five bits more, where a queue moves its entries.
+        allowed = 5 if name == "queue" else 2
+        assert many[name] <= allowed * few[name] + 0.1, (case, name, few, many)
+
+
+def test_a_cost_that_follows_the_number_of_live_events_is_seen():
+    """R3- looks at all of them on every stable, as the paper's listings do."""
+    few, many = (
+        OPERATIONS.per_element("R3-", live=live, measured=2_000) for live in (100, 1_500)
+    )
+    assert many["visits"] >= 3 * few["visits"]
+    assert many["visits"] > MOST_VISITS

@@ -89,12 +89,16 @@ class Source:
 
 @dataclass(eq=False)
 class SeparateState:
-    """All indexes, and the output's frontier; `step` changes it in place."""
+    """All indexes, and the output's frontier; `step` changes it in place.
+
+    `visits` counts the events that stables looked at, as `Work` does for R3.
+    """
 
     schema: ElementSchema
     output: Index
     sources: dict[str, Source] = field(default_factory=dict)
     frontier: int = ABSENT
+    visits: int = 0
 
     @classmethod
     def empty(cls, schema: ElementSchema) -> "SeparateState":
@@ -229,6 +233,7 @@ def _reconcile(state: SeparateState, leader: Source) -> None:
     time, output = leader.frontier, state.output
     rows = np.flatnonzero((output.end != ABSENT) & (output.interner.start < time))
     start, shown = output.interner.start[rows], output.end[rows]
+    state.visits += len(rows)
     here = leader.index.find(start, output.interner.take(rows))
     said = leader.index.end[here]
     end = np.maximum(said, state.frontier)
