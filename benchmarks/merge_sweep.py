@@ -8,6 +8,8 @@ events are alive as asked for, and the end of the stream is not played.  Beside 
 elements per CPU second, are the operations per element, which do not depend on the machine:
 slots looked at, events visited by stables, pushes to and pops from heaps.  `to_first` is the
 speed against the first point of the same factor.
+
+It fails if a cost grows faster than it may: `LEAST` says how slow an element may become.
 """
 
 import json
@@ -53,6 +55,18 @@ FACTORS: dict[str, tuple[list[float], Callable[[float], Point]]] = {
     ),
     "disorder": ([0.0, 0.2, 0.5], lambda share: (replace(BASE, disorder=share), LIVE)),
 }
+
+
+LEAST = {
+    "inputs": 0.5,
+    "live_events": 0.2,
+    "stable_frequency": 0.2,
+    "payload_bytes": 0.1,
+    "disorder": 0.5,
+}
+"""The least speed against the first point; only bytes may cost much more."""
+MOST = {"probes": 4, "visits": 1.6, "heap_operations": 10}
+"""Operations per element at any point; the queue moves entries by the bits of what is alive."""
 
 
 def streams(workload: Workload) -> Iterator[Step]:
@@ -114,6 +128,21 @@ def main() -> None:
             first = points[0]["per_second"]
             points[-1]["to_first"] = round(points[-1]["per_second"] / first, 2)
             report(NAME, {**known, **result})
+    wrong = list(too_much(result))
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+def too_much(result: dict[str, Any]) -> Iterator[str]:
+    """What costs more than it may."""
+    for factor, least in LEAST.items():
+        for point in result[factor]:
+            what = f"{factor} {point['value']}"
+            if point["to_first"] < least:
+                yield f"{what}: {point['to_first']} of the first point's speed, not {least}"
+            for name, most in MOST.items():
+                if point[name] > most:
+                    yield f"{what}: {point[name]} {name} per element, not at most {most}"
 
 
 if __name__ == "__main__":

@@ -1,29 +1,35 @@
-"""Merge R3 against a plain distinct of the same rows and against its own reference; R0 to R4.
+"""Merge R3 against a plain distinct of the same rows and against its own reference; R0 to R4;
+R4 with several events per identity; normalise and cleanse.
 
     make bench FIG=merge_throughput      needs the dependency group `bench` (polars, duckdb)
 
 A distinct forgets nothing, orders nothing, corrects nothing and keeps no promises: it is the
 least that has to be done to rows that come several times.  It sees all rows at once; merge sees
 them in steps of 10,000 elements of each replica, keeps state, and writes output.  Every figure
-is elements per CPU second, best of three, one thread; the ratios are what counts.
+is elements per CPU second, the best of several turns.  All sides have one thread on one core,
+and take turns: the ratios are what counts.
 """
 
 import os
+from collections.abc import Callable
 
 os.environ["POLARS_MAX_THREADS"] = "1"
 
 import duckdb
 import polars as pl
-from merging.clock import best, machine, report
+from merging.clock import best, machine, race, report, use_one_core
 from merging.steps import Step, count, rows, steps
 
 from anabranch.batch.codec import to_elements
 from anabranch.model.properties import MergeCase
+from anabranch.operators import cleanse_kernel, normalise_kernel
+from anabranch.operators.cleanse_kernel import CleanseState
 from anabranch.operators.merge import ordered_kernel, r3_kernel, r4_kernel
 from anabranch.operators.merge.ordered_state import OrderedState
 from anabranch.operators.merge.r3 import MergeR3
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.normalise_kernel import NormaliseState
 from anabranch.sources.generate import Workload
 
 RUN = 10_000
@@ -68,12 +74,16 @@ def against_distinct(payload: int, live: int, events: int) -> dict[str, float]:
     frame, connection = pl.from_arrow(table), duckdb.connect()
     connection.execute("set threads = 1")
     merge_all(workload, some)  # compiles
-    merged = elements / best(lambda: merge_all(workload, some))
-    by_element = elements / best(lambda: merge_all(workload, some, "element"))
-    distinct = elements / best(frame.unique)
     query = "select count(*) from (select distinct * from tab)"
     connection.register("tab", table)
-    duck = elements / best(lambda: connection.execute(query).fetchall())
+    seconds = race(
+        merge=lambda: merge_all(workload, some),
+        by_element=lambda: merge_all(workload, some, "element"),
+        polars=frame.unique,
+        duckdb=lambda: connection.execute(query).fetchall(),
+    )
+    merged, by_element = elements / seconds["merge"], elements / seconds["by_element"]
+    distinct, duck = elements / seconds["polars"], elements / seconds["duckdb"]
     state = merge_all(workload, some)
     # The reference looks at all events on every stable: the first step is enough of that.
     slow = refer(some[:1])
@@ -104,8 +114,79 @@ def against_cases(events: int) -> dict[str, dict[str, float]]:
     }
 
 
+def against_multiplicity(events: int) -> list[dict[str, float]]:
+    """R4 with 1, 3 and 10 events per identity on average, beside R3 where it can run."""
+    unique = Workload(events=events, payload_bytes=100, seed=3)
+    bags = [
+        Workload(events=events, case=MergeCase.R4, duplicates=share, payload_bytes=100, seed=3)
+        for share in (2 / 3, 0.9)
+    ]
+    streams = [list(steps(workload, run=RUN)) for workload in (unique, *bags)]
+    runners = {
+        "r3": lambda: merge_all(unique, streams[0]),
+        **{
+            f"r4_{mean}": lambda w=workload, s=some: merge_bags(w, s)
+            for mean, workload, some in zip((1, 3, 10), (unique, *bags), streams, strict=True)
+        },
+    }
+    for run in runners.values():
+        run()  # compiles
+    seconds = race(turns=3, **runners)
+    rate = {
+        mean: count(some) / seconds[f"r4_{mean}"]
+        for mean, some in zip((1, 3, 10), streams, strict=True)
+    }
+    r3 = count(streams[0]) / seconds["r3"]
+    return [
+        {
+            "events_per_identity": mean,
+            "per_second": round(one),
+            "to_r3": round(one / r3, 2),
+            "to_one_event": round(one / rate[1], 2),
+        }
+        for mean, one in rate.items()
+    ]
+
+
+def merge_bags(workload: Workload, some: list[Step]) -> R4State:
+    state = R4State.empty(workload.schema)
+    for arrivals in some:
+        r4_kernel.step(state, arrivals)
+    return state
+
+
+def against_operators(events: int) -> dict[str, dict[str, float]]:
+    """Normalise and cleanse of one replica, beside merge R3 of three."""
+    workload = Workload(events=events, payload_bytes=100, seed=3)
+    some = list(steps(workload, run=RUN))
+    one = [step[0].batch for step in some]
+
+    def run(state: NormaliseState | CleanseState, take: Callable[..., object]) -> None:
+        for batch in one:
+            take(state, batch)
+
+    runners = {
+        "merge": lambda: merge_all(workload, some),
+        "normalise": lambda: run(NormaliseState(workload.schema), normalise_kernel.step),
+        "cleanse": lambda: run(CleanseState(workload.schema), cleanse_kernel.step),
+    }
+    for each in runners.values():
+        each()  # compiles
+    seconds = race(turns=3, **runners)
+    elements = sum(map(len, one))
+    r3 = count(some) / seconds["merge"]
+    return {
+        name: {
+            "per_second": round(elements / seconds[name]),
+            "to_r3": round(elements / seconds[name] / r3, 2),
+        }
+        for name in ("normalise", "cleanse")
+    }
+
+
 def main() -> None:
     facts = machine()
+    use_one_core()
     report(
         "merge_throughput",
         {
@@ -118,6 +199,8 @@ def main() -> None:
                 against_distinct(100, 200_000, 500_000),
             ],
             "cases": against_cases(300_000),
+            "r4_multiplicity": against_multiplicity(100_000),
+            "operators": against_operators(100_000),
         },
     )
 

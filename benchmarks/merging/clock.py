@@ -37,6 +37,20 @@ def best(turn: Callable[[], object], *, turns: int = 3) -> float:
     return min(seconds)
 
 
+def race(turns: int = 5, **runners: Callable[[], object]) -> dict[str, float]:
+    """The least CPU seconds of each; they take turns, so that a busy machine is fair."""
+    seconds: dict[str, list[float]] = {name: [] for name in runners}
+    for _ in range(turns):
+        for name, run in runners.items():
+            seconds[name].append(best(run, turns=1))
+    return {name: min(taken) for name, taken in seconds.items()}
+
+
+def use_one_core() -> None:
+    """This process, with all threads of its peers, runs on one core."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
 def report(name: str, result: dict[str, Any]) -> None:
     """Write a result, and show it."""
     command = f"python benchmarks/{name}.py {' '.join(sys.argv[1:])}".strip()
