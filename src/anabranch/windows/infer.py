@@ -39,11 +39,13 @@ from anabranch.windows.probes import (
     is_irregular,
     make_probe,
     predicted,
+    regular,
 )
 from anabranch.windows.stream import whole
 
-_POOL = 16
-_SAMPLE = 48
+# Of few inputs the best for many engines; once none splits, many inputs for few engines.
+_POOL, _SAMPLE = 16, 48
+_WIDE_POOL, _SMALL_SAMPLE = 48, 16
 _NOISY_RUNS = 5
 _LEAD = 4
 _MOST_RUNS = 21
@@ -83,23 +85,34 @@ class _Search:
     runs: int = 0
     searched: int = 0
     refused: set[tuple[int, int]] = field(default_factory=set)
+    taken: set[tuple[int, int]] = field(default_factory=set)
     gaps: bool = True
 
     def spent(self) -> bool:
         return self.runs >= self.plan.most or not self.left
 
+    def confirmed(self) -> int:
+        return sum(one.confirms for one in self.asked)
+
     def make(self) -> Probe:
         """A probe by chance that the engine takes, as far as we know."""
         for _ in range(_TRIES):
             probe = make_probe(self.random, self.kinds)
-            above = probe.slide > probe.size
-            if (probe.size, probe.slide) not in self.refused and (self.gaps or not above):
+            if not self._in_vain(probe):
                 return probe
         message = (
             "the engine takes none of the queries that probes make: sizes from 1 to 6 and "
             "slides from 1 on; scale time in `run` if its unit is coarser"
         )
         raise InputError(message)
+
+    def _in_vain(self, probe: Probe) -> bool:
+        """Whether the engine has refused such a query before."""
+        query = (probe.size, probe.slide)
+        if query in self.refused or (probe.slide > probe.size and not self.gaps):
+            return True
+        sizes = sum(slide == probe.slide for _, slide in self.refused)
+        return sizes > 1 and all(slide != probe.slide for _, slide in self.taken)
 
     def answer(self, engine: Engine, probe: Probe) -> Seen | None:
         found = predicted(engine, probe, self.plan.agg, self.plan.kinds.by)
@@ -109,20 +122,20 @@ class _Search:
         """Ask what splits those left, until nothing found does."""
         self.searched = 0
         while self.searched < self.plan.search and len(self.left) > 1 and not self.spent():
-            sample = self._sample()
-            pool = [self.make() for _ in range(_POOL)]
+            sample = self._sample(_SMALL_SAMPLE if self.searched else _SAMPLE)
+            pool = [self.make() for _ in range(_WIDE_POOL if self.searched else _POOL)]
             worth = [self._left_after(probe, sample) for probe in pool]
-            best = min(range(_POOL), key=lambda n: (worth[n], len(pool[n].tuples)))
+            best = min(range(len(pool)), key=lambda n: (worth[n], len(pool[n].tuples)))
             if worth[best] >= len(sample):
-                self.searched += _POOL
+                self.searched += len(pool)
                 continue
             self.searched = 0
             self.put(pool[best], "split")
 
-    def _sample(self) -> list[Engine]:
-        if len(self.left) <= _SAMPLE:
-            return list(self.left)
-        return self.random.sample(self.left, _SAMPLE)
+    def _sample(self, size: int) -> list[Engine]:
+        return (
+            list(self.left) if len(self.left) <= size else self.random.sample(self.left, size)
+        )
 
     def _left_after(self, probe: Probe, sample: Sequence[Engine]) -> float:
         """How many of the sample a probe leaves, on average over its answers."""
@@ -142,6 +155,7 @@ class _Search:
         if most is None and decided:
             self._note_refusal(probe)
         elif most is not None and decided:
+            self.taken.add((probe.size, probe.slide))
             self._rule_out(probe, most, number)
         asked = Asked(
             number,
@@ -196,13 +210,18 @@ class _Search:
 
     def _note_refusal(self, probe: Probe) -> None:
         """Not to ask in vain again: slides above the size, late tuples, or just this query."""
-        irregular = is_irregular(probe)
-        if irregular and probe.slide <= probe.size:
+        query = (probe.size, probe.slide)
+        if is_irregular(probe) and query not in self.taken:
+            plain = regular(probe)
+            self.runs += 1
+            if ask(self.plan.run, plain, len(self.asked) + 1) is not None:
+                self.taken.add(query)
+        if query in self.taken:
             self.kinds = replace(self.kinds, late=False)
-        elif not irregular and probe.slide > probe.size:
+        elif probe.slide > probe.size:
             self.gaps = False
         else:
-            self.refused.add((probe.size, probe.slide))
+            self.refused.add(query)
 
     def _rule_out(self, probe: Probe, shown: tuple[Shown, ...], number: int) -> None:
         wanted = answer_of(shown, self.told)
@@ -253,7 +272,7 @@ def infer(
     late: bool = True,
     stables: bool = False,
     confirm: int = 8,
-    search: int = 192,
+    search: int = 256,
     most: int = 200,
     repeats: int = 1,
     timeout: float = 60.0,
@@ -310,15 +329,13 @@ def _search(plan: _Plan, repeats: int) -> Inference:
     search.split()
     search.left = [fine for one in search.left for fine in plan.space.fine(one)]
     search.kinds = replace(plan.kinds, late=plan.late)
-    confirmed = 0
     search.split()
-    while confirmed < plan.confirm and not search.spent():
+    while search.confirmed() < plan.confirm and not search.spent():
         before = len(search.left)
         search.put(search.make(), "confirm")
-        confirmed += 1
         if 0 < len(search.left) < before:
             search.split()
-    return _inference(search, confirmed)
+    return _inference(search)
 
 
 @lru_cache(maxsize=8)
@@ -326,7 +343,7 @@ def _possible(space: Space, by: str) -> dict[str, list[object]]:
     return _values([fine for one in space.coarse(by) for fine in space.fine(one)])
 
 
-def _inference(search: _Search, confirmed: int) -> Inference:
+def _inference(search: _Search) -> Inference:
     plan, left = search.plan, search.explaining()
     possible, found = _possible(plan.space, plan.kinds.by), _values(left)
     parameters = [
@@ -343,7 +360,7 @@ def _inference(search: _Search, confirmed: int) -> Inference:
         asked=tuple(search.asked),
         searched=search.searched,
         refuted_by=None if left else search.asked[-1],
-        complete=not left or confirmed >= plan.confirm,
+        complete=not left or search.confirmed() >= plan.confirm,
         space=plan.space,
     )
 

@@ -54,6 +54,11 @@ class Asked:
         """Whether more than half of the runs agree; otherwise it tells nothing."""
         return 2 * self.agreeing > self.runs
 
+    @property
+    def confirms(self) -> bool:
+        """Whether it was drawn by chance, and answered."""
+        return self.purpose == "confirm" and self.decided and self.answer is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Inference:
@@ -91,7 +96,7 @@ class Inference:
     @property
     def confirmed(self) -> int:
         """How many probes, drawn by chance and not chosen to split, were answered so."""
-        return sum(one.purpose == "confirm" and one.decided for one in self.asked)
+        return sum(one.confirms for one in self.asked)
 
     @property
     def differs_at_most(self) -> float:

@@ -94,6 +94,13 @@ def is_irregular(probe: Probe) -> bool:
     )
 
 
+def regular(probe: Probe) -> Probe:
+    """The same query on the same times in order, each tuple a batch of its own."""
+    times = sorted(one.time for one in probe.tuples if isinstance(one, Arrival))
+    tuples = [Arrival(time, 2**n, batch=n + 1) for n, time in enumerate(times)]
+    return Probe(probe.size, probe.slide, tuple(tuples))
+
+
 def _in_batches(random: Random, kinds: Kinds, times: Sequence[int]) -> "list[Arrival | Stable]":
     found: list[Arrival | Stable] = []
     batch = 1
