@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from window_runs import spark_run
 
-from anabranch.windows import Inference, Space, infer
+from anabranch.windows import Arrival, Inference, Space, Stable, engine, infer, predict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,12 @@ QUICK = {
 }
 
 
+IDLE = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
 @pytest.fixture
 def quick(spark: "SparkSession") -> "Iterator[SparkSession]":
-    before = {name: spark.conf.get(name, None) for name in QUICK}
+    before = {name: spark.conf.get(name, None) for name in (*QUICK, IDLE)}
     for name, value in QUICK.items():
         spark.conf.set(name, value)
     yield spark
@@ -71,18 +74,35 @@ def test_complete_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     assert set(values(found, "progress.delay")) == {0, 2, 5}
 
 
+def test_spark_takes_what_was_before_1970_for_late(
+    quick: "SparkSession", tmp_path: Path
+) -> None:
+    times = [[0, -5, 1, -1], [-4], [4], [2], [11]]
+    tuples = [
+        Arrival(time, 10 * batch + place, batch=batch)
+        for batch, some in enumerate(times, start=1)
+        for place, time in enumerate(some)
+    ]
+    shown = list(spark_run(quick, tmp_path, "append", delay=2)(tuples, 2, 1) or ())
+    # A watermark starts at 0, as if a stable had come before all tuples.
+    wanted = predict(engine("spark-append", delay=2), 2, 1, [Stable(0), *tuples], "sum")
+    assert sorted((one["start"], one["value"]) for one in shown) == sorted(
+        (one.start, one.value) for one in wanted.results
+    )
+    assert all(one["end"] > 0 for one in shown)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("backlog", [False, True])
+@pytest.mark.parametrize("idle", [True, False])
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
 def test_modes_are_found_whatever_is_asked(
-    quick: "SparkSession", tmp_path: Path, mode: str, seed: int, *, backlog: bool
+    quick: "SparkSession", tmp_path: Path, mode: str, seed: int, *, idle: bool
 ) -> None:
-    run = spark_run(quick, tmp_path, mode, delay=3, backlog=backlog)
+    quick.conf.set(IDLE, str(idle).lower())
+    run = spark_run(quick, tmp_path, mode, delay=3)
     found = infer(run, space=Space(delays=(0, 1, 3, 6)), seed=seed, confirm=12)
-    assert found.fits
-    if backlog and mode == "append":
-        # A backlog is what `idle_batches=False` stands for.
-        assert values(found, "progress.idle_batches") == (False,)
-    else:
-        assert f"spark-{mode}" in found.like
+    assert f"spark-{mode}" in found.like
+    if mode == "append":
+        assert values(found, "progress.idle_batches") == (idle,)
+        assert values(found, "progress.delay") == (3,)

@@ -1,8 +1,7 @@
 """A window query on real Spark, run as `windows.infer` asks: one probe, one streaming query.
 
 Each batch of the probe is one JSON file and one trigger: the next file is written when Spark
-has done all it can do with those before, batches without data included.  `backlog=True` writes
-all files first, one per trigger; then batches without data come only at the end.
+has done all it can do with those before, batches without data included.
 """
 
 import json
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-def spark_run(
-    spark: "SparkSession", folder: Path, mode: str, delay: int = 0, *, backlog: bool = False
-) -> Run:
+def spark_run(spark: "SparkSession", folder: Path, mode: str, delay: int = 0) -> Run:
     """What `infer` calls: sums of windows, their bounds, and the trigger that showed them."""
 
     def run(
@@ -36,17 +33,11 @@ def spark_run(
         inbox = folder / uuid4().hex
         inbox.mkdir(parents=True)
         shown: list[dict[str, Any]] = []
-        batches = _batches(tuples)
-        if backlog:
-            for number, batch in enumerate(batches):
-                _write(inbox, number, batch)
         query = _start(spark, inbox, mode, delay, (size, slide), shown)
         try:
-            for number, batch in enumerate(batches):
-                if not backlog:
-                    _write(inbox, number, batch)
-                    query.processAllAvailable()
-            query.processAllAvailable()
+            for number, batch in enumerate(_batches(tuples)):
+                _write(inbox, number, batch)
+                query.processAllAvailable()
         finally:
             query.stop()
         return shown

@@ -199,7 +199,7 @@ PARAMETERS: Final = tuple(settings(next(iter(ENGINES.values()))))
 
 
 def profiles_like(engine: Engine) -> Iterator[str]:
-    """Names of the known engines that have these settings, their own numbers set so."""
+    """Names of the known engines that have these settings, their own options set so."""
     wanted = settings(engine)
     for name, profile in ENGINES.items():
         if profile.windows != engine.windows:
@@ -207,7 +207,12 @@ def profiles_like(engine: Engine) -> Iterator[str]:
         progress = profile.progress
         if progress is not None and engine.progress is not None:
             late = None if progress.lateness is None else engine.progress.lateness
-            progress = replace(progress, delay=engine.progress.delay, lateness=late)
+            progress = replace(
+                progress,
+                delay=engine.progress.delay,
+                lateness=late,
+                idle_batches=engine.progress.idle_batches,
+            )
         start = replace(profile.start, offset=engine.start.offset)
         if settings(replace(profile, start=start, progress=progress)) == wanted:
             yield name

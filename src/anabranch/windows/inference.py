@@ -69,7 +69,7 @@ class Inference:
     none fits."""
     parameters: tuple[Parameter, ...]
     like: tuple[str, ...]
-    """Known engines, their own numbers set so, that are among them."""
+    """Known engines, their own options set so, that are among them."""
     asked: tuple[Asked, ...]
     searched: int
     """So many inputs were generated at the end without one on which two of the engines

@@ -74,7 +74,8 @@ def make_probe(random: Random, kinds: Kinds) -> Probe:
         steps = [0, 0, 1, 1, 2, slide, size, size + slide + 1]
         time += random.choice(steps)
         behind = kinds.late and random.random() < _LATE_SHARE
-        times.append(time - (random.randint(1, size + 4) if behind else 0))
+        # Not before 0, where some engines start their clock (Spark: 1970).
+        times.append(max(0, time - (random.randint(1, size + 4) if behind else 0)))
     last = max(times) + size + slide + random.randint(1, 12)
     tuples = _in_batches(random, kinds, times)
     if kinds.stables and random.random() < 0.5:
