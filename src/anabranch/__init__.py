@@ -35,8 +35,10 @@ from anabranch.model import (
 if TYPE_CHECKING:
     from anabranch.operators.merge.r3 import MergeR3
     from anabranch.sources.compare import check
+    from anabranch.spark.merged import merge
     from anabranch.spark.read import read_output
     from anabranch.spark.session import session
+    from anabranch.spark.streams import elements, events
 
 __version__ = "0.1.0"
 
@@ -52,6 +54,9 @@ __all__ = [
     "Stable",
     "StreamProperties",
     "check",
+    "elements",
+    "events",
+    "merge",
     "parse",
     "parse_marble",
     "read_output",
@@ -62,6 +67,9 @@ __all__ = [
 _HEAVY = {
     "MergeR3": "anabranch.operators.merge.r3",
     "check": "anabranch.sources.compare",
+    "elements": "anabranch.spark.streams",
+    "events": "anabranch.spark.streams",
+    "merge": "anabranch.spark.merged",
     "read_output": "anabranch.spark.read",
     "session": "anabranch.spark.session",
 }

@@ -11,6 +11,14 @@ pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+def test_merge_dataframes(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "merge_dataframes.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "|insert|3    |7  " in printed
+    assert "|3    |7  |7     |" in printed
+    assert "adjusts an event that its replica does not have" in printed
+
+
 def test_first_merge(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(EXAMPLES / "first_merge.py"), run_name="__main__")
     rows = [

@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-@pytest.mark.parametrize("case", ["r0", "r2", "r3"])
+@pytest.mark.parametrize("case", ["r0", "r1", "r2", "r3", "r4"])
 def test_generated_replicas_merge_to_the_truth(spark: Any, place: Place, case: str) -> None:
     place.generate(case)
     totals = place.merge(spark)
@@ -233,15 +233,22 @@ def test_a_replica_that_appears_later_does_not_decide_until_it_is_complete(
     assert place.merge(spark, assume_complete=True).frontier == "forever"
 
 
-@pytest.mark.parametrize("case", ["r1", "r4"])
-def test_what_r3_cannot_merge_is_refused_when_declared(place: Place, case: str) -> None:
-    place.generate(case)
-    with pytest.raises(UsageError, match=rf"_replica\.json declares case {case.upper()}"):
-        prepare(place.spec())
-    with pytest.raises(UsageError, match=f"--case {case}"):
-        prepare(place.spec(case=case))
+def test_a_case_that_replicas_do_not_permit_is_refused(place: Place) -> None:
+    place.generate("r4")
+    with pytest.raises(UsageError, match="case R2 was asked for"):
+        prepare(place.spec(case="r2"))
     assert not place.output.exists()
     assert not place.checkpoint.exists()
+
+
+def test_a_checkpoint_of_the_first_format_is_refused_by_name(spark: Any, place: Place) -> None:
+    place.generate(events=50)
+    place.merge(spark)
+    for folder in (place.output, place.checkpoint):
+        note = json.loads((folder / "_run.json").read_text())
+        (folder / "_run.json").write_text(json.dumps({**note, "format": 1}))
+    with pytest.raises(StateError, match=r"written in format 1, .* reads format 2"):
+        prepare(place.spec())
 
 
 def test_output_and_checkpoint_must_belong_together(spark: Any, place: Place) -> None:

@@ -9,7 +9,8 @@ from anabranch.spark.run import FILE, Run, find, new_id, record
 
 
 def run() -> Run:
-    return Run(run=new_id(), inbox="/in", lanes=2, time="bigint", columns=(), founders=("a",))
+    fixed = {"inbox": "/in", "lanes": 2, "case": "r3", "time": "bigint"}
+    return Run(run=new_id(), columns=(), founders=("a",), **fixed)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from anabranch.model.properties import MergeCase, StreamProperties
+    from anabranch.model.properties import StreamProperties
     from anabranch.operators.merge.choose import Choice, Declared
     from anabranch.sources.files import Folder
     from anabranch.sources.gather import Refusals
@@ -72,43 +72,26 @@ def command(
         "detached": detached,
         "refused": None if refusals is None else refusals.count,
         "choice": choice.to_dict(),
-        "merge": merge_does(known, choice, asked=asked, detached=detached),
+        "merge": merge_does(choice, detached=detached),
     }
     click.echo(json.dumps(report) if as_json else _text(report, choice, seen))
     wrong = any(one["broken"] for one in report["replicas"].values())
     ctx.exit(1 if wrong or report["refused"] else 0)
 
 
-def merge_does(
-    declared: "Declared",
-    choice: "Choice",
-    *,
-    asked: "MergeCase | None" = None,
-    detached: Sequence[str] = (),
-) -> dict[str, object]:
+def merge_does(choice: "Choice", *, detached: Sequence[str] = ()) -> dict[str, object]:
     """What `anabranch merge` of this version does with such an inbox."""
-    from anabranch.model.properties import cheapest
-    from anabranch.spark.merge import COVERED
+    from anabranch.spark.lane_case import LaneCase
 
-    runs = ", ".join(case.name for case in COVERED)
-    refused = [
-        f"replica '{name}' declares case {cheapest(known).name}"
-        for name, known in declared.items()
-        if known is not None and cheapest(known) not in COVERED
-    ]
-    refused += [f"replica '{name}' is marked as detached" for name in detached]
-    if asked is not None and asked not in COVERED:
-        refused.append(f"--case {choice.case.value} is asked for")
-    if refused:
-        does = f"refuses it: {'; '.join(refused)}; it merges {runs} of attached replicas"
-    elif choice.case in COVERED:
-        does = "merges it, in the way of R3: right for this case, if not the cheapest"
+    case = LaneCase.of(choice)
+    does = f"merges it as {case.name.upper().replace('THEN', 'then')}, in lanes "
+    if case.by_start:
+        does += "by start; with one lane the output is in the order of starts"
     else:
-        does = (
-            "merges it in the way of R3, right while identities are unique; an event that "
-            "repeats one is a violation, kept in OUTPUT/violations"
-        )
-    return {"accepts": not refused, "does": does}
+        does += "by start and payload"
+    if detached:
+        does += f"; without {', '.join(detached)}"
+    return {"accepts": True, "does": does}
 
 
 def _observe(folder: "Folder") -> "tuple[Mapping[str, Observed], Refusals]":

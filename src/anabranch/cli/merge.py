@@ -25,8 +25,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),
     default="auto",
     show_default=True,
-    help="What the replicas' properties permit; r1 and r4 are refused by this version.",
+    help="auto: what the replicas' properties permit; else what you declare for them.",
 )
+@click.option("--policy", default="default", help="Choices such as violations=detach.")
+@click.option("--gaps", is_flag=True, help="Replicas may leave out what others have.")
 @click.option(
     "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
 )
@@ -80,6 +82,8 @@ def _spec(options: dict[str, Any], settings: "Settings") -> "MergeSpec":
         "checkpoint",
         "lanes",
         "case",
+        "policy",
+        "gaps",
         "schema",
         "strict",
         "assume_complete",
@@ -92,7 +96,7 @@ def _run(
 ) -> "tuple[MergeQuery, bool]":
     """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
     from anabranch.cli.account import Watch, consoles
-    from anabranch.spark.merge import require_unchanged, start
+    from anabranch.spark.merge import start
 
     spark = settings.start_session()
     watch = Watch(consoles()[1], prepared.inbox.schema.time)
@@ -101,7 +105,7 @@ def _run(
         query = start(spark, prepared, once=once, interval=options["interval"], on_trigger=show)
         try:
             while not query.wait(5):
-                require_unchanged(prepared.spec.inbox, query.totals)
+                pass
         except KeyboardInterrupt:
             return query, True
         finally:
@@ -116,6 +120,8 @@ def _report(prepared: "Prepared", totals: "Totals") -> dict[str, Any]:
         "output": str(prepared.spec.output),
         "run": prepared.run.run,
         "lanes": prepared.run.lanes,
+        "case": prepared.run.case,
+        "policy": str(prepared.lane.case.policy),
         "quarantined": quarantined,
         **totals.to_dict(),
     }

@@ -89,6 +89,37 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     return _PLAIN[kind]
 
 
+def arrow_schema(schema: st.StructType, *, where: str) -> pa.Schema:
+    """The canonical Arrow columns of a DataFrame."""
+    return pa.schema(
+        [pa.field(f.name, arrow_type(f.dataType, where=where, column=f.name)) for f in schema]
+    )
+
+
+def arrow_type(kind: st.DataType, *, where: str, column: str) -> pa.DataType:
+    """The canonical Arrow type of what Spark calls this."""
+    if isinstance(kind, st.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, st.ArrayType):
+        inner = arrow_type(kind.elementType, where=where, column=column)
+        return pa.list_(pa.field("element", inner))
+    if isinstance(kind, st.StructType):
+        return pa.struct(list(arrow_schema(kind, where=where)))
+    if isinstance(kind, st.NullType):
+        return pa.null()
+    if isinstance(kind, st.StringType) and "collate" not in kind.simpleString():
+        return pa.string()  # also one with a length
+    for arrow, spark in _PLAIN.items():
+        if spark == kind:
+            return arrow
+    message = (
+        f"{where}: column '{column}' is {kind.simpleString()}, which payloads and times cannot "
+        "be: they are compared by value; make a map an array of structs, cast others (for "
+        "example to string), or drop the column"
+    )
+    raise SchemaError(message)
+
+
 def _nested(
     kind: pa.DataType, each: Callable[[pa.DataType], pa.DataType]
 ) -> pa.DataType | None:

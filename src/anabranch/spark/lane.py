@@ -1,84 +1,34 @@
-"""What one lane makes of one trigger's parcels: the merge's step, without Spark.
+"""What one lane makes of one trigger's parcels: the merge's steps, without Spark.
 
-`receive` puts parcels into the order of each replica's stream: by file name and row, then by
-`seq` where there is one.  `make` lets the merge take a step and returns rows for the writer:
-parcels of merged elements, of late rows and violations with their origin, and one progress
-record.
+`make` lets the merge take a step per round and returns rows for the writer: parcels of merged
+elements, of late rows and violations with their origin, and one progress record.
+
+Steps are numbered for ever; every lane takes every step, so the number of a step is the same in
+all of them, and orders the output.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, STABLE, Batch, Codes, Ints, concat
-from anabranch.batch.parcel import pack, unpack
-from anabranch.batch.schema import ElementSchema
+from anabranch.batch.batch import Batch, Codes, Ints
+from anabranch.batch.parcel import pack
 from anabranch.errors import ViolationError
+from anabranch.operators import finalize
+from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
-from anabranch.operators.merge.r3_kernel import step
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.spark.lanes import PARCEL_ROWS
-from anabranch.spark.progress import BUCKETS, Record
-from anabranch.spark.write import ELEMENTS, LATE, ORIGIN, PROGRESS, VIOLATIONS
+from anabranch.spark.account import Account
+from anabranch.spark.lane_case import LaneCase, members_of
+from anabranch.spark.parcels import COUNTING_LANE, Row, cut, to_ipc
+from anabranch.spark.receive import Order, Received, Round, rounds
+from anabranch.spark.store import Lane, LaneId
+from anabranch.spark.write import ELEMENTS, FINAL, LATE, ORIGIN, PROGRESS, VIOLATIONS
 
-Row = dict[str, Any]
-
-COUNTING_LANE: Final = 0
-"""The lane that counts what every lane sees: stables, files and refused rows."""
-
-
-@dataclass(frozen=True, eq=False)
-class Received:
-    """One replica's elements of a trigger, and the file and row that each came from."""
-
-    arrival: Arrival
-    files: tuple[str, ...]
-    file: Ints
-    row: Ints
-
-
-def receive(parcels: Iterable[Row], schema: ElementSchema) -> list[Received]:
-    """One arrival per replica and attachment, in the order of its stream."""
-    order = sorted(parcels, key=lambda p: (p["replica"], p["attachment"], p["file"], p["part"]))
-    groups = groupby(order, key=lambda p: (p["replica"], p["attachment"]))
-    return [_receive(list(parcels), schema) for _, parcels in groups]
-
-
-def _receive(parcels: Sequence[Row], schema: ElementSchema) -> Received:
-    last = parcels[-1]
-    full = [parcel for parcel in parcels if parcel["parcel"] is not None]
-    files = tuple(dict.fromkeys(parcel["file"] for parcel in full))
-    batches = [unpack(parcel["parcel"], schema) for parcel in full]
-    nothing = _empty(schema)
-    batch = concat([nothing, *batches]) if batches else nothing
-    sizes = [len(batch) for batch in batches]
-    numbers = np.array([files.index(parcel["file"]) for parcel in full], dtype=np.int64)
-    file = np.repeat(numbers, sizes)
-    rows = [np.frombuffer(parcel["rows"], dtype=np.int64) for parcel in full]
-    row = np.concatenate(rows) if rows else np.empty(0, np.int64)
-    if batch.seq is not None:
-        by_seq = np.argsort(batch.seq, kind="stable")
-        batch, file, row = batch.take(by_seq), file[by_seq], row[by_seq]
-    guarantee = last["guarantee"]
-    arrival = Arrival(
-        last["replica"],
-        batch,
-        guarantee=None if guarantee is None else int(guarantee),
-        attachment=int(last["attachment"]),
-    )
-    return Received(arrival, files, file, row)
-
-
-def _empty(schema: ElementSchema) -> Batch:
-    none = np.empty(0, np.int64)
-    seq = none if schema.has_seq else None
-    payload = schema.payload.empty_table()
-    return Batch(schema, np.empty(0, np.int8), none, none, none, payload, seq)
+LEFT = "its replica was detached; it returns with a greater attachment number"
 
 
 @dataclass(frozen=True)
@@ -93,137 +43,168 @@ class Founder:
     attachment: int = 1
 
 
-def make(
-    lane: int, state: R3State, parcels: Sequence[Row], schema: ElementSchema, *, strict: bool
-) -> Iterator[Row]:
-    """Take one step and say all that came of it."""
-    received = receive(parcels, schema)
-    result = step(state, [item.arrival for item in received])
-    counting = lane == COUNTING_LANE
+@dataclass(frozen=True)
+class LaneSpec:
+    """What every lane of a run must know; it travels to the workers."""
+
+    run: str
+    lanes: int
+    case: LaneCase
+    order: Order
+    founders: tuple[Founder, ...] = ()
+    strict: bool = False
+    final: bool = False
+
+    def lane_id(self, number: int) -> LaneId:
+        """What the stored state of a lane must agree with."""
+        return LaneId(
+            self.run, number, self.lanes, self.case, self.order.schema, final=self.final
+        )
+
+    def new_lane(self) -> Lane:
+        """A lane that has taken no step."""
+        state = self.case.empty(self.order.schema)
+        for founder in self.founders:
+            state.attach(
+                founder.name, guarantee=founder.guarantee, attachment=founder.attachment
+            )
+        return Lane(state, final=FinalizeState(self.order.schema) if self.final else None)
+
+
+def make(number: int, lane: Lane, parcels: Sequence[Row], spec: LaneSpec) -> Iterator[Row]:
+    """Take the steps of one trigger and say all that came of them."""
+    counting = number == COUNTING_LANE
+    account = Account(number, counting=counting)
     facts = [json.loads(parcel["note"]) for parcel in parcels if parcel["note"]]
     refused = [row for fact in facts for row in fact.pop("refused")]
-    rows = list(_elements(lane, result, counting=counting))
-    rows += _quarantined(lane, LATE, Bucket.LATE, received, result)
-    broken = list(_quarantined(lane, VIOLATIONS, Bucket.VIOLATION, received, result))
-    if broken and strict:
-        raise _stop(received, result)
-    rows += broken
+    known = {status.name: status.attachment for status in lane.state.replicas} | lane.gone
+    # Who is there at the first step is complete; a later one must say so.
+    order = spec.order if lane.steps else replace(spec.order, newcomers=None)
+    for one in rounds(parcels, order, known):
+        yield from _step(number, lane, one, spec, account)
+        lane.steps += 1
     if refused:
         origin = pa.Table.from_pylist(refused, schema=ORIGIN)
-        rows.append(_row(VIOLATIONS, lane, origin=_ipc(origin)))
-    record = _record(lane, state, received, result, counting=counting)
-    for row in refused:
-        record["replicas"][row["replica"]]["violation"] += 1
-    record["output"][VIOLATIONS] += len(refused)
-    record["files"] = facts
-    yield from rows
-    yield _row(PROGRESS, lane, note=json.dumps(record))
+        yield _row(VIOLATIONS, number, lane.steps - 1, origin=to_ipc(origin))
+    account.add_refused([row["replica"] for row in refused], facts)
+    record = account.record(lane.state, steps=lane.steps)
+    yield _row(PROGRESS, number, lane.steps - 1, note=json.dumps(record))
 
 
-def _row(channel: str, lane: int, **values: Any) -> Row:
-    return {"first": 0, "parcel": None, "origin": None, "note": None} | {
-        "channel": channel,
-        "lane": lane,
-        **values,
-    }
-
-
-def _elements(lane: int, result: StepResult, *, counting: bool) -> Iterator[Row]:
-    """The merged elements in parcels; one lane alone says the stable."""
+def _step(
+    number: int, lane: Lane, one: Round, spec: LaneSpec, account: Account
+) -> Iterator[Row]:
+    for name, attachment, guarantee in one.attached:
+        _attach(lane, name, attachment, guarantee)
+    heard = [item for item in one.received if item.attachment > lane.gone.get(item.replica, 0)]
+    arrivals = [
+        Arrival(item.replica, item.batch, guarantee=item.guarantee, attachment=item.attachment)
+        for item in heard
+    ]
+    result, guilty = spec.case.step(lane.state, arrivals)
+    account.add(heard, result, guilty, lane.state)
     output = result.output
-    if not counting:
+    if lane.final is not None:
+        done = finalize.step(lane.final, output)
+        account.add_final(len(done))
+        yield from _elements(number, lane.steps, done, FINAL)
+    if number != COUNTING_LANE:  # one lane alone says the stable
         output = output.take(np.flatnonzero(output.is_data))
-    for first in range(0, len(output), PARCEL_ROWS):
-        piece = output.take(np.arange(first, min(first + PARCEL_ROWS, len(output))))
-        yield _row(ELEMENTS, lane, first=first, parcel=pack(piece))
+    yield from _elements(number, lane.steps, output)
+    yield from _quarantined(number, lane.steps, heard, result, strict=spec.strict)
+    for name, _ in one.detached:
+        if members_of(lane.state).find(name) is not None:
+            lane.state.detach(name)
+    lane.gone |= dict(one.detached)
+    unheard = [item for item in one.received if item not in heard]
+    for item in [*unheard, *one.after]:
+        yield from _left(number, lane.steps, item, account)
+
+
+def _attach(lane: Lane, name: str, attachment: int, guarantee: int | None) -> None:
+    """Attach a replica; one that is attached has this guarantee from now on."""
+    if attachment <= lane.gone.get(name, 0):
+        return
+    lane.gone.pop(name, None)
+    lane.state.attach(name, attachment=attachment, guarantee=guarantee)
+    members = members_of(lane.state)
+    promised = np.iinfo(np.int64).min if guarantee is None else guarantee
+    members.guarantee[members.find(name)] = promised
+
+
+def _row(channel: str, lane: int, step: int, **values: Any) -> Row:
+    nothing = {"first": 0, "parcel": None, "origin": None, "note": None}
+    return nothing | {"channel": channel, "lane": lane, "step": step, **values}
+
+
+def _elements(lane: int, step: int, output: Batch, channel: str = ELEMENTS) -> Iterator[Row]:
+    for first, end in cut(len(output)):
+        parcel = pack(output.take(np.arange(first, end)))
+        yield _row(channel, lane, step, first=first, parcel=parcel)
 
 
 def _quarantined(
-    lane: int, channel: str, bucket: Bucket, received: Sequence[Received], result: StepResult
+    lane: int, step: int, heard: Sequence[Received], result: StepResult, *, strict: bool
 ) -> Iterator[Row]:
-    for item, buckets, reasons in zip(received, result.buckets, result.reasons, strict=True):
-        where = np.flatnonzero(buckets == bucket)
-        for first in range(0, len(where), PARCEL_ROWS):
-            rows = where[first : first + PARCEL_ROWS]
-            parcel = pack(item.arrival.batch.take(rows))
-            yield _row(channel, lane, parcel=parcel, origin=_ipc(_origin(item, rows, reasons)))
+    for channel, bucket in ((LATE, Bucket.LATE), (VIOLATIONS, Bucket.VIOLATION)):
+        for item, buckets, reasons in zip(heard, result.buckets, result.reasons, strict=True):
+            where = np.flatnonzero(buckets == bucket)
+            if len(where) and strict and bucket is Bucket.VIOLATION:
+                raise _stop(item, where, reasons)
+            for first, end in cut(len(where)):
+                rows = where[first:end]
+                origin = _origin(item, rows, [REASONS[code].text for code in reasons[rows]])
+                parcel = pack(item.batch.take(rows))
+                yield _row(channel, lane, step, parcel=parcel, origin=to_ipc(origin))
+    for held in result.resolved:
+        where = np.flatnonzero(held.buckets == Bucket.LATE)
+        if len(where):
+            texts = [REASONS[code].text for code in held.reasons[where]]
+            nowhere: list[Any] = [None] * len(where)
+            origin = _origins(texts, held.replica, nowhere, nowhere)
+            parcel = pack(held.batch.take(where))
+            yield _row(LATE, lane, step, parcel=parcel, origin=to_ipc(origin))
 
 
-def _origin(item: Received, rows: Ints, reasons: Codes) -> pa.Table:
-    files = np.array(item.files, dtype=object)
-    texts = np.array([reason.text for reason in REASONS], dtype=object)
-    return pa.table(
-        {
-            "reason": pa.array(texts[reasons[rows]], pa.string()),
-            "replica": pa.array([item.arrival.replica] * len(rows), pa.string()),
-            "file": pa.array(files[item.file[rows]], pa.string()),
-            "row": pa.array(item.row[rows], pa.int64()),
-            "raw": pa.nulls(len(rows), pa.string()),
-        },
-        schema=ORIGIN,
-    )
+def _left(lane: int, step: int, item: Received, account: Account) -> Iterator[Row]:
+    """What a replica says after it left is kept as violations."""
+    rows = np.arange(len(item.batch))
+    if lane != COUNTING_LANE:
+        rows = np.flatnonzero(item.batch.is_data)
+    account.add_left(item.replica, len(rows))
+    for first, end in cut(len(rows)):
+        some = rows[first:end]
+        origin = _origin(item, some, [LEFT] * len(some))
+        parcel = pack(item.batch.take(some))
+        yield _row(VIOLATIONS, lane, step, parcel=parcel, origin=to_ipc(origin))
 
 
-def _ipc(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _origin(item: Received, rows: Ints, reasons: Sequence[str]) -> pa.Table:
+    files, numbers = item.origin(rows)
+    return _origins(reasons, item.replica, files, numbers)
 
 
-def _stop(received: Sequence[Received], result: StepResult) -> ViolationError:
-    broken = [np.flatnonzero(buckets == Bucket.VIOLATION) for buckets in result.buckets]
-    which = next(number for number, rows in enumerate(broken) if len(rows))
-    origin = _origin(received[which], broken[which][:1], result.reasons[which]).to_pylist()[0]
+def _origins(
+    reasons: Sequence[str],
+    replica: str,
+    files: Sequence[str | None],
+    numbers: Sequence[int | None],
+) -> pa.Table:
+    count = len(reasons)
+    columns = {
+        "reason": pa.array(reasons, pa.string()),
+        "replica": pa.array([replica] * count, pa.string()),
+        "file": pa.array(files, pa.string()),
+        "row": pa.array(numbers, pa.int64()),
+        "raw": pa.nulls(count, pa.string()),
+    }
+    return pa.table(columns, schema=ORIGIN)
+
+
+def _stop(item: Received, where: Ints, reasons: Codes) -> ViolationError:
+    origin = _origin(item, where[:1], [REASONS[reasons[where[0]]].text]).to_pylist()[0]
     message = (
         f"{origin['file']}: row {origin['row']}: {origin['reason']} (replica "
         f"'{origin['replica']}'; --strict stops here)"
     )
     return ViolationError(message)
-
-
-def _record(
-    lane: int,
-    state: R3State,
-    received: Sequence[Received],
-    result: StepResult,
-    *,
-    counting: bool,
-) -> Record:
-    counts: dict[str, Record] = {
-        status.name: dict.fromkeys(BUCKETS, 0)
-        | {"frontier": time_or_word(status.frontier), "joined": status.joined}
-        for status in state.replicas
-    }
-    for item, buckets in zip(received, result.buckets, strict=True):
-        batch = item.arrival.batch
-        counted = buckets if counting else buckets[batch.kind != STABLE]
-        for bucket in Bucket:
-            counts[item.arrival.replica][bucket.word] += int((counted == bucket).sum())
-    data = int(result.output.is_data.sum())
-    stables = len(result.output) - data if counting else 0
-    made = {
-        ELEMENTS: data + stables,
-        LATE: sum(int((buckets == Bucket.LATE).sum()) for buckets in result.buckets),
-        VIOLATIONS: sum(int((buckets == Bucket.VIOLATION).sum()) for buckets in result.buckets),
-        "added_adjusts": result.added_adjusts,
-        "conflicts": result.conflicts,
-    }
-    leader = max(state.replicas, key=lambda r: (r.joined, r.frontier), default=None)
-    return {
-        "lane": lane,
-        "replicas": counts,
-        "output": made,
-        "live": state.live,
-        "frontier": time_or_word(state.frontier),
-        "leader": leader.name if leader else None,
-        "files": [],
-    }
-
-
-def time_or_word(units: int) -> int | str | None:
-    """A frontier for a record: a number, `forever`, or nothing yet."""
-    if units == FOREVER_UNITS:
-        return "forever"
-    return None if units == NEVER_UNITS else int(units)

@@ -1,6 +1,6 @@
 """The merge of an inbox as one Spark query.
 
-    names of new files → pack (read, route to lanes) → shuffle by lane → merge (state) → write
+    control log → pack (read files, route to lanes) → shuffle by lane → merge (state) → write
 
 `prepare` looks at everything that can be known before Spark starts: what the files' footers
 say, what the replicas declare, whether output and checkpoint belong together.  It raises
@@ -9,36 +9,37 @@ and it may be stopped, killed and started again at any moment without losing or 
 row.
 """
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from anabranch.batch.schema import RESERVED, ElementSchema
 from anabranch.errors import FileError, UsageError
-from anabranch.model.properties import MergeCase, StreamProperties, cheapest
-from anabranch.sources.files import Folder, Layout, Replica, look
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.choose import choose
+from anabranch.operators.merge.policy import Policy
+from anabranch.sources.files import Folder, Layout, look
+from anabranch.sources.observed import declared
 from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
+from anabranch.spark.control import ENTRIES, FOLDER, ControlLog, Inbox
 from anabranch.spark.failure import explain
-from anabranch.spark.lane import Founder
-from anabranch.spark.lanes import NAMES, PARCELS, InboxSpec, pack
-from anabranch.spark.processor import MergeProcessor
+from anabranch.spark.inbox import InboxSpec, pack
+from anabranch.spark.lane import LaneSpec
+from anabranch.spark.lane_case import LaneCase
+from anabranch.spark.parcels import PARCELS
+from anabranch.spark.plan import escaped, in_lanes, shuffled_into
+from anabranch.spark.poll import Poller
 from anabranch.spark.progress import Totals, read_totals
-from anabranch.spark.write import LANE_ROWS, PROGRESS, write_trigger
+from anabranch.spark.receive import Order
+from anabranch.spark.write import PROGRESS, write_trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-log = logging.getLogger(__name__)
-
-COVERED: Final = (MergeCase.R0, MergeCase.R2, MergeCase.R3)
-"""The cases that this merge is right for: each event has an identity of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,8 @@ class MergeSpec:
     lanes: int | None = None
     usual_lanes: int = 2
     case: str = "auto"
+    policy: str = "default"
+    gaps: bool = False
     schema: Path | None = None
     strict: bool = False
     assume_complete: bool = False
@@ -62,46 +65,50 @@ class Prepared:
 
     spec: MergeSpec
     inbox: InboxSpec
-    founders: tuple[Founder, ...]
+    lane: LaneSpec
     run: runs.Run
     is_new: bool
+
+    @property
+    def control(self) -> Path:
+        """Where the control log is."""
+        return self.spec.checkpoint.resolve() / FOLDER
 
 
 def prepare(spec: MergeSpec) -> Prepared:
     """Look at all that can be known before Spark starts; raise what speaks against it."""
     folder = look(spec.inbox, schema=spec.schema)
     _require_inbox(folder)
-    _require_case(folder, spec.case)
     _require_apart(spec)
     found = runs.find(spec.output, spec.checkpoint)
+    case = _case(folder, spec, found)
     schema, raw = _schemas(folder)
     lanes = spec.lanes if spec.lanes is not None else found.lanes if found else spec.usual_lanes
-    if lanes < 1:
-        message = f"--lanes is {lanes}; a merge has at least one lane"
-        raise UsageError(message)
-    names = tuple(replica.name for replica in folder.replicas if replica.name is not None)
+    require_lanes(lanes)
     run = runs.Run(
         run=found.run if found else runs.new_id(),
         inbox=str(spec.inbox.resolve()),
         lanes=lanes,
+        case=case.name,
         time=schema.time.value,
         columns=tuple(f"{field.name}: {field.type}" for field in schema.payload),
-        founders=found.founders if found else names,
+        founders=found.founders if found else _founders(folder),
     )
     if found:
         runs.require_same(found, run, spec.output)
-        require_unchanged(spec.inbox, read_totals(spec.output / PROGRESS))
-    inbox = InboxSpec(
-        run.inbox,
-        schema,
-        raw,
-        lanes,
-        run.founders,
-        assume_complete=spec.assume_complete,
-        strict=spec.strict,
-    )
-    founders = tuple(_founder(replica) for replica in folder.replicas)
-    return Prepared(spec, inbox, founders, run, is_new=found is None)
+    inbox = InboxSpec(run.inbox, schema, raw, lanes, by_start=case.by_start, strict=spec.strict)
+    lane = LaneSpec(run.run, lanes, case, Order(schema), strict=spec.strict)
+    prepared = Prepared(spec, inbox, lane, run, is_new=found is None)
+    if found:
+        look_at(prepared).require_unchanged()
+    return prepared
+
+
+def look_at(prepared: Prepared) -> Inbox:
+    """The inbox beside its log."""
+    log, run = ControlLog(prepared.control), prepared.run
+    complete = prepared.spec.assume_complete
+    return Inbox(Path(run.inbox), log, run.founders, assume_complete=complete)
 
 
 class MergeQuery:
@@ -110,12 +117,14 @@ class MergeQuery:
     def __init__(self, prepared: Prepared, on_trigger: Callable[[Totals], None] | None) -> None:
         self._prepared = prepared
         self._on_trigger = on_trigger
+        self._inbox = look_at(prepared)
         self._query: StreamingQuery | None = None
+        self._poller: Poller | None = None
         self.totals = read_totals(prepared.spec.output / PROGRESS)
 
     def run(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
         """Start the query."""
-        lanes = self._prepared.inbox.lanes
+        self._inbox.advance()
         writer = _plan(spark, self._prepared).writeStream.foreachBatch(self._write)
         writer = writer.option(
             "checkpointLocation", str(self._prepared.spec.checkpoint.resolve())
@@ -126,15 +135,19 @@ class MergeQuery:
             if once
             else writer.trigger(processingTime=interval)
         )
-        with _shuffled_into(spark, lanes):
+        with shuffled_into(spark, self._prepared.lane.lanes):
             self._query = trigger.start()
+        if not once:
+            self._poller = Poller(self._inbox.advance, interval)
 
     def _write(self, df: "DataFrame", trigger: int) -> None:
         spec = self._prepared.spec
-        schema, lanes = self._prepared.inbox.schema, self._prepared.inbox.lanes
+        schema, lanes = self._prepared.inbox.schema, self._prepared.lane.lanes
         records = write_trigger(
             df, trigger, output=spec.output.resolve(), schema=schema, lanes=lanes
         )
+        for name in sorted({name for record in records for name in record["guilty"]}):
+            self._inbox.log.detach(name)
         if trigger < self.totals.next_trigger:  # run again: its records were replaced
             self.totals = read_totals(spec.output / PROGRESS)
         else:
@@ -145,6 +158,8 @@ class MergeQuery:
     def wait(self, seconds: int | None = None) -> bool:
         """Wait for the end; False if it still runs.  A failure is raised in our words."""
         assert self._query is not None
+        if self._poller is not None:
+            self._poller.raise_failure()
         try:
             if seconds is None:
                 self._query.awaitTermination()
@@ -155,6 +170,8 @@ class MergeQuery:
 
     def stop(self) -> None:
         """Stop after the trigger that runs now; a later start goes on from there."""
+        if self._poller is not None:
+            self._poller.stop()
         if self._query is not None:
             self._query.stop()
 
@@ -175,64 +192,34 @@ def start(
     return query
 
 
-def require_unchanged(inbox: Path, totals: Totals) -> None:
-    """Refuse an inbox in which a file that was read has changed: Spark would not see it."""
-    for name, fact in totals.files.items():
-        path = inbox / name
-        if not path.exists():
-            continue
-        now = path.stat()
-        if (now.st_size, now.st_mtime_ns // 1_000_000) != (fact["length"], fact["modified"]):
-            message = (
-                f"{path}: was read when it had {fact['length']} bytes and has been changed or "
-                "replaced since; a file name is used once; put the new rows into a file with a "
-                "new name and restore or remove this one"
-            )
-            raise FileError(message)
-
-
 def _plan(spark: "SparkSession", prepared: Prepared) -> "DataFrame":
-    inbox = prepared.inbox
-    names = (
-        spark.readStream.format("binaryFile")
-        .schema(NAMES)
-        .load(f"{_escaped(inbox.root)}/*")
-        .select("path", "modificationTime", "length")
-    )
-    return (
-        names.mapInArrow(pack(inbox), spark_schema(PARCELS))
-        .groupBy("lane")
-        .transformWithStateInPandas(
-            MergeProcessor(inbox.schema, prepared.founders, strict=inbox.strict),
-            outputStructType=LANE_ROWS,
-            outputMode="append",
-            timeMode="None",
-        )
-    )
+    entries = spark.readStream.schema(ENTRIES).json(escaped(str(prepared.control)))
+    parcels = entries.mapInArrow(pack(prepared.inbox), spark_schema(PARCELS))
+    return in_lanes(parcels, prepared.lane)
 
 
-def _founder(replica: Replica) -> Founder:
-    note = replica.note
-    if note is None:
-        return Founder(str(replica.name))
-    return Founder(str(replica.name), note.guarantee, max(1, note.attachment))
+def require_lanes(lanes: int) -> None:
+    """Refuse a number of lanes that cannot be."""
+    if lanes < 1:
+        message = f"--lanes is {lanes}; a merge has at least one lane"
+        raise UsageError(message)
 
 
-@contextmanager
-def _shuffled_into(spark: "SparkSession", lanes: int) -> Iterator[None]:
-    """A task for each lane, for a query that starts now; the session keeps its own setting."""
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    spark.conf.set(name, str(lanes))
-    try:
-        yield
-    finally:
-        spark.conf.set(name, str(before))
+def _founders(folder: Folder) -> tuple[str, ...]:
+    return tuple(str(one.name) for one in folder.replicas if not one.detached)
 
 
-def _escaped(path: str) -> str:
-    """A path in which no character means anything to Hadoop's globs."""
-    return "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in path)
+def _case(folder: Folder, spec: MergeSpec, found: runs.Run | None) -> LaneCase:
+    """The case of a new run by what replicas declare; a run that goes on keeps its own."""
+    policy = Policy.parse(spec.policy)
+    asked = None if spec.case == "auto" else MergeCase(spec.case)
+    known = declared(folder)
+    if found is not None and asked is None:
+        kept = LaneCase.named(found.case, policy)
+        if kept.case is kept.first:
+            choose(known, gaps_possible=spec.gaps, asked=kept.case)
+        return kept
+    return LaneCase.of(choose(known, gaps_possible=spec.gaps, asked=asked), policy)
 
 
 def _schemas(folder: Folder) -> tuple[ElementSchema, pa.Schema]:
@@ -254,37 +241,6 @@ def _require_inbox(folder: Folder) -> None:
             "element files per replica; name the folder above, or put them into INBOX/NAME/"
         )
         raise FileError(message)
-    for replica in folder.replicas:
-        if replica.detached:
-            message = (
-                f"{replica.path}: is marked as detached (_detached); this version cannot "
-                "detach a replica from a merge; move the folder away, or remove the mark"
-            )
-            raise UsageError(message)
-
-
-def _require_case(folder: Folder, asked: str) -> None:
-    """Refuse what R3 is not right for, as far as it is declared."""
-    if asked != "auto" and MergeCase[asked.upper()] not in COVERED:
-        message = _not_covered(f"--case {asked}", asked.upper())
-        raise UsageError(message)
-    for replica in folder.replicas:
-        if replica.note is None or not replica.note.properties:
-            continue
-        where = f"{replica.path}/_replica.json"
-        declared = cheapest(StreamProperties.from_dict(replica.note.properties, where=where))
-        if declared not in COVERED:
-            raise UsageError(
-                _not_covered(f"{where} declares case {declared.name}", declared.name)
-            )
-
-
-def _not_covered(where: str, case: str) -> str:
-    return (
-        f"{where}: several events of one replica may have the same start and payload in case "
-        f"{case}, and this version merges only streams where each has an identity of its own "
-        "(R0, R2, R3); make the payload unique (add a number to it), and declare it as keyed"
-    )
 
 
 def _require_apart(spec: MergeSpec) -> None:

@@ -49,7 +49,6 @@ class Totals:
     live: int = 0
     frontier: str | int | None = None
     leader: str | None = None
-    files: dict[str, Record] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -79,7 +78,6 @@ class Totals:
             for file in record["files"]:
                 self.replicas[file["replica"]].rows += file["rows"]
                 self.replicas[file["replica"]].heard = self.triggers - 1
-                self.files[file["file"]] = file
 
     def _add_replica(self, name: str, counts: Record) -> None:
         replica = self.replicas.setdefault(name, ReplicaTotals())

@@ -3,7 +3,10 @@
 Both hold a file `_run.json` with the same run id.  A checkpoint knows which files were consumed
 and what was emitted; joined with another output folder it would lose or double rows, so every
 other pairing is refused before Spark starts.  What may never change over the life of a run (the
-number of lanes, the type of the times, the payload columns) is recorded there too.
+number of lanes, the case, the type of the times, the payload columns) is recorded there too.
+
+Format 1 kept each lane's state as one value and read file names instead of a control log; it
+is refused by name, since neither can be turned into the other while files are half consumed.
 """
 
 import json
@@ -17,7 +20,7 @@ from anabranch.errors import StateError
 from anabranch.spark.write import PROGRESS, trigger_folder
 
 FILE: Final = "_run.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 _BESIDE: Final = f".{FILE}."
 
@@ -29,6 +32,7 @@ class Run:
     run: str
     inbox: str
     lanes: int
+    case: str
     time: str
     columns: tuple[str, ...]
     founders: tuple[str, ...]
@@ -42,7 +46,7 @@ def new_id() -> str:
 
 def find(output: Path, checkpoint: Path) -> Run | None:
     """The run that both folders belong to; None if both are new; else a `StateError`."""
-    ours, theirs = _read(output), _read(checkpoint)
+    ours, theirs = read(output), read(checkpoint)
     died = ours is not None and theirs is None and _content(output) == {FILE}
     if died or (ours is None and theirs is None):
         for folder, what in ((output, "output"), (checkpoint, "checkpoint")):
@@ -113,15 +117,20 @@ def _is_written(folder: Path) -> bool:
 def record(run: Run, output: Path, checkpoint: Path) -> None:
     """Write the run into both folders, the checkpoint's last: only then is it a run."""
     for folder in (output, checkpoint):
-        folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f"{_BESIDE}{os.getpid()}"
-        beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
-        beside.replace(folder / FILE)
+        write(run, folder)
+
+
+def write(run: Run, folder: Path) -> None:
+    """Write the run into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f"{_BESIDE}{os.getpid()}"
+    beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
+    beside.replace(folder / FILE)
 
 
 def require_same(found: Run, wanted: Run, output: Path) -> None:
     """Refuse a restart that asks for other lanes, times or columns than the run has."""
-    for name in ("lanes", "time", "columns", "inbox"):
+    for name in ("lanes", "case", "time", "columns", "inbox"):
         was, now = getattr(found, name), getattr(wanted, name)
         if was != now:
             message = (
@@ -135,7 +144,8 @@ def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _read(folder: Path) -> Run | None:
+def read(folder: Path) -> Run | None:
+    """The run that a folder belongs to, if it does."""
     path = folder / FILE
     if not path.exists():
         return None

@@ -10,8 +10,9 @@ folder of that id is then replaced as a whole.  A trigger's folder counts once S
 committer has put `_SUCCESS` into it, which is also how any other reader can tell:
 `spark.read.parquet("OUTPUT/elements/*")`.
 
-`seq` of the merged stream is `trigger * 2**32 + position`: unique, increasing over triggers and
-restarts, with the one stable of a trigger last.
+`seq` of the merged stream is `step * 2**32 + position`: unique, increasing over steps and
+restarts, with the one stable of a step last.  All lanes take the same steps; nearly always a
+trigger is one (`anabranch.spark.receive`).
 """
 
 import json
@@ -35,17 +36,27 @@ if TYPE_CHECKING:
 ELEMENTS: Final = "elements"
 LATE: Final = "late"
 VIOLATIONS: Final = "violations"
+FINAL: Final = "final"
 PROGRESS: Final = "progress"
 
-ROWS_PER_TRIGGER: Final = 2**32
+ROWS_PER_STEP: Final = 2**32
 
-LANE_ROWS: Final = (
-    "channel string, lane int, first bigint, parcel binary, origin binary, note string"
-)
+LANE_COLUMNS: Final = {
+    "channel": "string",
+    "lane": "int",
+    "step": "bigint",
+    "first": "bigint",
+    "parcel": "binary",
+    "origin": "binary",
+    "note": "string",
+}
 """What a lane hands to the writer: a parcel (or a note) for one of the four folders.
 
-`first` is the position of the parcel's first element in what the lane made in this trigger.
+`first` is the position of the parcel's first element in what the lane made in this step.
 """
+
+LANE_ROWS: Final = ", ".join(f"{name} {kind}" for name, kind in LANE_COLUMNS.items())
+"""The same, as Spark reads it."""
 
 ORIGIN: Final = pa.schema(
     [
@@ -86,7 +97,7 @@ def write_trigger(
         for channel in (LATE, VIOLATIONS, ELEMENTS):
             if sum(record["output"][channel] for record in records):
                 _write_rows(df, channel, trigger, output=output, schema=schema, lanes=lanes)
-        _write_records(df, records, trigger_folder(output, PROGRESS, trigger))
+        write_records(df, records, str(trigger_folder(output, PROGRESS, trigger)))
     finally:
         df.unpersist()
     return records
@@ -103,47 +114,48 @@ def _write_rows(
 ) -> None:
     if channel == ELEMENTS:
         columns = output_schema(schema).arrow
-        rows = unpack_elements(schema, trigger, lanes)
+        rows = unpack_elements(schema, lanes)
     else:
         columns, rows = quarantine_schema(schema), unpack_quarantined(schema)
     (
         df.where(f"channel = '{channel}'")
-        .select("lane", "first", "parcel", "origin")
+        .select("lane", "step", "first", "parcel", "origin")
         .mapInArrow(rows, spark_schema(columns))
         .write.mode("overwrite")
         .parquet(str(trigger_folder(output, channel, trigger)))
     )
 
 
-def _write_records(df: "DataFrame", records: list[Record], folder: Path) -> None:
+def write_records(df: "DataFrame", records: list[Record], folder: str) -> None:
+    """Write the records of a trigger."""
     rows = [(record["lane"], json.dumps(record)) for record in records]
     frame = df.sparkSession.createDataFrame(rows, "lane int, record string")
-    frame.coalesce(1).write.mode("overwrite").parquet(str(folder))
+    frame.coalesce(1).write.mode("overwrite").parquet(folder)
 
 
 Unpacker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def unpack_elements(schema: ElementSchema, trigger: int, lanes: int) -> Unpacker:
+def unpack_elements(schema: ElementSchema, lanes: int) -> Unpacker:
     """Parcels of the merged stream become rows with `seq`."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            turns = zip(batch["lane"].to_pylist(), batch["first"].to_pylist(), strict=True)
-            for (lane, first), parcel in zip(turns, batch["parcel"], strict=True):
+            turns = [batch[name].to_pylist() for name in ("lane", "step", "first")]
+            for lane, step, first, parcel in zip(*turns, batch["parcel"], strict=True):
                 elements = unpack(parcel.as_py(), output_schema(schema))
                 position = (np.arange(len(elements), dtype=np.int64) + first) * lanes + lane
-                yield from _numbered(elements, position, trigger).to_batches()
+                yield from _numbered(elements, position, step).to_batches()
 
     return rows
 
 
-def _numbered(elements: Batch, position: Ints, trigger: int) -> pa.Table:
+def _numbered(elements: Batch, position: Ints, step: int) -> pa.Table:
     """Lanes take turns; no identity is in two of them, so any interleaving is valid."""
-    position[elements.kind == STABLE] = ROWS_PER_TRIGGER - 1
+    position[elements.kind == STABLE] = ROWS_PER_STEP - 1
     table = encode(elements)
     index = table.schema.get_field_index(SEQ)
-    seq = pa.array(trigger * ROWS_PER_TRIGGER + position)
+    seq = pa.array(step * ROWS_PER_STEP + position)
     return table.set_column(index, pa.field(SEQ, pa.int64()), seq)
 
 

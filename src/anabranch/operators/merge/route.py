@@ -17,13 +17,17 @@ EVERY_LANE: Final = -1
 """Stables go to every lane."""
 
 
-def route(batch: Batch, lanes: int) -> Ints:
-    """The lane of each element, from 0; EVERY_LANE for a stable."""
+def route(batch: Batch, lanes: int, *, by_start: bool = False) -> Ints:
+    """The lane of each element, from 0; EVERY_LANE for a stable.
+
+    `by_start`: the start alone decides, for cases that compare the events of one start.
+    """
     if lanes < 1:
         message = f"merge: {lanes} lanes; there must be at least one"
         raise UsageError(message)
-    high, _ = hash_rows(batch.payload, len(batch))
-    mixed = _mix(high ^ _mix(batch.start.view(np.uint64)))
+    mixed = _mix(batch.start.view(np.uint64))
+    if not by_start:
+        mixed = _mix(hash_rows(batch.payload, len(batch))[0] ^ mixed)
     lane = (mixed % np.uint64(lanes)).astype(np.int64)
     lane[batch.kind == STABLE] = EVERY_LANE
     return lane

@@ -1,0 +1,115 @@
+"""From entries of an inbox's log to parcels.
+
+The log (`anabranch.spark.control`) says in which order files were found and replicas came and
+went.  `pack` reads each file where Spark runs it.  A file is read under the attachment that the
+log gave it, whatever its folder says by then: an entry that is worked on twice means the same.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from anabranch.batch.buffers import to_arrow
+from anabranch.batch.codec import Decoded, decode
+from anabranch.batch.schema import ElementSchema
+from anabranch.errors import ViolationError
+from anabranch.sources.elements import Chunk, read_file
+from anabranch.spark.parcels import DATA, PARCEL_ROWS, Row, in_every_lane, pieces, to_batch
+
+Packer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class InboxSpec:
+    """What a packer must know of an inbox; it travels to the workers.
+
+    `raw` are the columns to read.
+    """
+
+    root: str
+    schema: ElementSchema
+    raw: pa.Schema
+    lanes: int
+    by_start: bool = False
+    strict: bool = False
+
+
+def pack(spec: InboxSpec) -> Packer:
+    """The function that Spark maps over entries of the log."""
+
+    def parcels(entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in entries:
+            for entry in batch.to_pylist():
+                if entry["entry"] == DATA:
+                    for rows in pack_file(spec, entry):
+                        yield to_batch(rows, spec.lanes)
+                else:
+                    rows = in_every_lane({**_base(entry), "part": 0}, spec.lanes)
+                    yield to_batch(rows, spec.lanes)
+
+    return parcels
+
+
+def pack_control(lanes: int) -> Packer:
+    """The function that Spark maps over entries of a log that names no files."""
+
+    def parcels(entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in entries:
+            for entry in batch.to_pylist():
+                rows = in_every_lane({**_base(entry), "part": 0}, lanes)
+                yield to_batch(rows, lanes)
+
+    return parcels
+
+
+def _base(entry: Row) -> Row:
+    guarantee = entry["guarantee"]
+    same = {name: entry[name] for name in ("replica", "attachment", "log", "file", "entry")}
+    return same | {"guarantee": None if guarantee is None else str(guarantee)}
+
+
+def pack_file(spec: InboxSpec, entry: Row) -> Iterator[list[Row]]:
+    """The parcels of one file, piece by piece, one per lane; the last ones carry its facts."""
+    base, path = _base(entry), Path(spec.root) / entry["file"]
+    total, part = 0, 0
+    refused: list[Row] = []
+    for chunk in read_file(path, spec.raw, replica=entry["replica"], rows=PARCEL_ROWS):
+        decoded = decode(chunk.table, spec.schema)
+        refused += _refused(chunk, decoded, base)
+        if refused and spec.strict:
+            first = refused[0]
+            message = (
+                f"{first['file']}: row {first['row']}: {first['reason']} (--strict stops here)"
+            )
+            raise ViolationError(message)
+        total += chunk.table.num_rows + len(chunk.refused)
+        numbers = to_arrow(chunk.rows[decoded.rows].astype("int64"), pa.int64())
+        places = pa.table({"row": numbers})
+        yield pieces(
+            {**base, "part": part}, decoded.batch, places, spec.lanes, by_start=spec.by_start
+        )
+        part += 1
+    facts = {
+        "file": entry["file"],
+        "replica": entry["replica"],
+        "rows": total,
+        "refused": refused,
+    }
+    yield in_every_lane({**base, "part": part}, spec.lanes, facts)
+
+
+def _refused(chunk: Chunk, decoded: Decoded, base: Row) -> list[Row]:
+    """The rows of a piece that are no elements, each with the reason and the row itself."""
+    found = [(line.row, line.reason, line.raw) for line in chunk.refused]
+    raw = chunk.table.take(pa.array(decoded.refused.rows)).to_pylist()
+    numbers = chunk.rows[decoded.refused.rows].tolist()
+    texts = [json.dumps(row, default=str) for row in raw]
+    found += list(zip(numbers, decoded.refused.reasons, texts, strict=True))
+    where = {"replica": base["replica"], "file": base["file"]}
+    return [
+        {**where, "row": row, "reason": reason, "raw": text}
+        for row, reason, text in sorted(found)
+    ]

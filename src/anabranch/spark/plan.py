@@ -1,0 +1,62 @@
+"""The stateful stage that every merge on Spark goes through: parcels in, lanes' rows out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from anabranch.spark.lane import LaneSpec, make
+from anabranch.spark.write import LANE_COLUMNS, LANE_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def in_lanes(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
+    """What the lanes make of a stream of parcels (rows of `LANE_ROWS`)."""
+    from anabranch.spark.processor import MergeProcessor
+
+    return parcels.groupBy("key").transformWithStateInPandas(
+        MergeProcessor(spec),
+        outputStructType=LANE_ROWS,
+        outputMode="append",
+        timeMode="None",
+    )
+
+
+def in_lanes_once(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
+    """The same for a batch DataFrame: every lane takes one trigger's steps, and ends."""
+
+    def work(table: pa.Table) -> pa.Table:
+        parcels = table.to_pylist()
+        made = list(make(int(parcels[0]["lane"]), spec.new_lane(), parcels, spec))
+        return pa.Table.from_pylist(made, schema=_LANE_ARROW)
+
+    return parcels.groupBy("key").applyInArrow(work, LANE_ROWS)
+
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+}
+_LANE_ARROW: Final = pa.schema([(name, _ARROW[kind]) for name, kind in LANE_COLUMNS.items()])
+
+
+@contextmanager
+def shuffled_into(spark: "SparkSession", lanes: int) -> Iterator[None]:
+    """A task for each lane, for a query that starts now; the session keeps its own setting."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, str(lanes))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, str(before))
+
+
+def escaped(path: str) -> str:
+    """A path in which no character means anything to Hadoop's globs."""
+    return "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in path)

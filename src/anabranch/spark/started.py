@@ -1,0 +1,275 @@
+"""A merge of DataFrames that runs: one query, several sinks, each trigger exactly once.
+
+A sink that is a folder gets a sub-folder per trigger, replaced as a whole when the trigger is
+run again.  A sink that is a function is called with the rows and the trigger's id, perhaps
+again with both the same: whoever keys by the id writes exactly once.  Rows that were not merged
+always have a place: `late`, or a folder in the checkpoint.
+
+    CHECKPOINT/_run.json     what may not change: lanes, case, columns
+    CHECKPOINT/control/      who attaches and detaches, in order
+    CHECKPOINT/progress/     one record per trigger and lane
+    CHECKPOINT/late/         what was not merged, unless there is another sink for it
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import unquote, urlparse
+
+from anabranch.errors import StateError, UsageError
+from anabranch.spark import run as runs
+from anabranch.spark.columns import spark_schema
+from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
+from anabranch.spark.failure import explain
+from anabranch.spark.inbox import pack_control
+from anabranch.spark.lane import LaneSpec
+from anabranch.spark.parcels import PARCELS
+from anabranch.spark.plan import escaped, in_lanes, shuffled_into
+from anabranch.spark.progress import Record, Totals, read_totals
+from anabranch.spark.views import CHANGES, Views
+from anabranch.spark.write import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS, write_records
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from anabranch.spark.merged import Merged
+
+Sink: TypeAlias = "str | Path | Callable[[DataFrame, int], None]"
+
+log = logging.getLogger(__name__)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
+    ELEMENTS: (ELEMENTS,),
+    CHANGES: (ELEMENTS,),
+    FINAL: (FINAL,),
+    LATE: (LATE, VIOLATIONS),
+}
+_SAY_AT: Final = (10, 100, 1000)
+
+
+@dataclass(frozen=True)
+class TriggerWriter:
+    """What happens at the end of a trigger; plain data, so that it may run elsewhere."""
+
+    views: Views
+    sinks: Mapping[str, Sink]
+    checkpoint: str
+    control: Path | None
+
+    def write(self, df: "DataFrame", trigger: int) -> list[Record]:
+        """Give every sink its rows; then the record of the trigger."""
+        df = df.persist()  # several sinks read it; the lanes must work once
+        try:
+            notes = df.where(f"channel = '{PROGRESS}'").select("note").collect()
+            records: list[Record] = [json.loads(row["note"]) for row in notes]
+            for view, sink in self.sinks.items():
+                made = sum(r["output"][name] for r in records for name in _COUNTED[view])
+                if made:
+                    _give(self.views.of(view, df), trigger, sink)
+            self._detach({name for record in records for name in record["guilty"]})
+            write_records(df, records, f"{self.checkpoint}/{PROGRESS}/trigger-{trigger:012d}")
+        finally:
+            df.unpersist()
+        return records
+
+    def _detach(self, guilty: set[str]) -> None:
+        if not guilty:
+            return
+        if self.control is None:
+            log.warning("%s cannot be detached: the checkpoint is no local path", guilty)
+            return
+        control = ControlLog(self.control, implied=True)
+        for name in sorted(guilty):
+            control.detach(name)
+
+
+def _give(rows: "DataFrame", trigger: int, sink: Sink) -> None:
+    if callable(sink):
+        sink(rows, trigger)
+    else:
+        rows.write.mode("overwrite").parquet(f"{sink}/trigger-{trigger:012d}")
+
+
+class StartedMerge:
+    """A query that runs; `query` is Spark's own object, `late` where unmerged rows are kept."""
+
+    def __init__(
+        self,
+        merged: "Merged",
+        writer: TriggerWriter,
+        on_trigger: Callable[[Totals], None] | None,
+    ) -> None:
+        self._merged = merged
+        self._writer = writer
+        self._on_trigger = on_trigger
+        self._totals = Totals()
+        self.query: StreamingQuery | None = None
+        self.late = writer.sinks[LATE]
+
+    @property
+    def totals(self) -> Totals:
+        """What was committed so far; also in earlier starts, if the checkpoint is local."""
+        folder = local(self._writer.checkpoint)
+        return self._totals if folder is None else read_totals(folder / PROGRESS)
+
+    def run(self, spec: LaneSpec, *, once: bool, interval: str) -> None:
+        """Start the query."""
+        spark = self._merged.stream.df.sparkSession
+        parcels = self._merged.parcels()
+        if self._writer.control is not None:
+            entries = spark.readStream.schema(ENTRIES).json(escaped(str(self._writer.control)))
+            packed = entries.mapInArrow(pack_control(spec.lanes), spark_schema(PARCELS))
+            parcels = parcels.union(packed)
+        stream = in_lanes(parcels, spec).writeStream.foreachBatch(self._each())
+        stream = stream.option("checkpointLocation", self._writer.checkpoint)
+        stream = stream.queryName(f"anabranch-{spec.run[:8]}")
+        started = (
+            stream.trigger(availableNow=True)
+            if once
+            else stream.trigger(processingTime=interval)
+        )
+        with shuffled_into(spark, spec.lanes):
+            self.query = started.start()
+
+    def _each(self) -> "Callable[[DataFrame, int], None]":
+        writer, listen = self._writer, self._on_trigger
+        totals = self._totals
+
+        def write(df: "DataFrame", trigger: int) -> None:
+            records = writer.write(df, trigger)
+            totals.add(records, trigger)
+            if totals.frontier is None and totals.triggers in _SAY_AT:
+                log.warning(
+                    "no stable in %d triggers: %d events are remembered, and none of them can "
+                    "become final",
+                    totals.triggers,
+                    totals.live,
+                )
+            if listen is not None:
+                listen(totals)
+
+        return write
+
+    def attach(self, replica: str, *, guarantee: int | datetime | None = None) -> None:
+        """A replica comes, or comes back, or tells from when on it is complete (None: all)."""
+        control = self._control()
+        member = control.members.get(replica)
+        number = member.attachment + member.detached if member else 1
+        control.attach(replica, number, _units(guarantee))
+
+    def detach(self, replica: str) -> None:
+        """A replica leaves in all lanes at the next trigger; what it brought stays."""
+        self._control().detach(replica)
+
+    def _control(self) -> ControlLog:
+        if self._writer.control is None:
+            message = (
+                f"ab.merge: the checkpoint {self._writer.checkpoint} is no local path, and "
+                "only there can replicas be attached and detached by hand"
+            )
+            raise UsageError(message)
+        return ControlLog(self._writer.control, implied=True)
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait for the end; False if it still runs.  A failure is raised in our words."""
+        assert self.query is not None
+        try:
+            if seconds is None:
+                self.query.awaitTermination()
+                return True
+            return bool(self.query.awaitTermination(seconds))
+        except Exception as error:
+            raise explain(error) from error
+
+    def stop(self) -> None:
+        """Stop; a later start with the same checkpoint goes on from there."""
+        if self.query is not None:
+            self.query.stop()
+
+
+def start(
+    merged: "Merged",
+    checkpoint: str,
+    sinks: "Mapping[str, Sink | None]",
+    *,
+    once: bool,
+    interval: str,
+    on_trigger: Callable[[Totals], None] | None,
+) -> StartedMerge:
+    """Refuse what cannot go on; then start."""
+    if not merged.stream.is_streaming:
+        message = (
+            "ab.merge: start() is for streaming DataFrames; these are batches: write a view, "
+            "for instance merged.elements().write.parquet(PATH)"
+        )
+        raise UsageError(message)
+    folder = local(checkpoint)
+    place = checkpoint if folder is None else str(folder)
+    given = {view: sink for view, sink in sinks.items() if sink is not None}
+    given.setdefault(LATE, f"{place}/{LATE}")
+    run = _run(merged, folder, given)
+    spec = replace(merged.spec, run=run.run, final=FINAL in given)
+    control = None if folder is None else folder / FOLDER
+    if control is not None:
+        control.mkdir(parents=True, exist_ok=True)
+    started = StartedMerge(
+        merged, TriggerWriter(merged.views, given, place, control), on_trigger
+    )
+    started.run(spec, once=once, interval=interval)
+    return started
+
+
+def local(path: str) -> Path | None:
+    """A path on this machine, or None if it is a place that only Spark reaches."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if parts.scheme and "://" in path else Path(path).resolve()
+
+
+def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> runs.Run:
+    """The run of this checkpoint; recorded there, and in the sinks that are folders."""
+    from anabranch.spark.merged import describe
+
+    found = None if folder is None else runs.read(folder)
+    if folder is not None and found is None and folder.exists() and any(folder.iterdir()):
+        message = f"{folder}: holds a checkpoint that ab.merge did not begin; name a new folder"
+        raise StateError(message)
+    number = found.run if found else merged.spec.run
+    names = tuple(founder.name for founder in merged.spec.founders)
+    wanted = runs.Run(run=number, inbox="", founders=names, **describe(merged))
+    if found is not None and folder is not None:
+        runs.require_same(found, wanted, folder)
+    outputs = [local(str(sink)) for sink in sinks.values() if not callable(sink)]
+    for output in outputs:
+        if output is not None and output.parent != folder:
+            _require_own(output, wanted, is_new=found is None)
+    for place in [*outputs, folder]:
+        if place is not None and found is None:
+            runs.write(wanted, place)
+    return wanted
+
+
+def _require_own(output: Path, wanted: runs.Run, *, is_new: bool) -> None:
+    theirs = runs.read(output)
+    used = output.exists() and any(output.iterdir())
+    if (theirs is not None and theirs.run != wanted.run) or (theirs is None and used):
+        message = (
+            f"{output}: belongs to another run than the checkpoint; joined they would lose or "
+            "double rows; name the folder it was started with, or a new one"
+        )
+        raise StateError(message)
+    if theirs is None and not is_new:
+        runs.write(wanted, output)
+
+
+def _units(guarantee: int | datetime | None) -> int | None:
+    if isinstance(guarantee, datetime):
+        zoned = guarantee if guarantee.tzinfo else guarantee.replace(tzinfo=UTC)
+        return (zoned - _EPOCH) // timedelta(microseconds=1)
+    return guarantee

@@ -1,0 +1,139 @@
+"""What a schema shows is an error when the merge is built; what a row shows is kept."""
+
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from anabranch.errors import SchemaError, UsageError
+
+pytestmark = pytest.mark.spark
+
+PLAIN = "kind string, start bigint, end bigint, name string"
+
+
+def frame(spark: Any, schema: str = PLAIN, rows: list[Any] | None = None) -> Any:
+    return spark.createDataFrame(rows or [], schema)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ("kind string, start bigint, end bigint", "'0' has a column 'name' and '1' has not"),
+        (f"{PLAIN}, more int", "'1' has a column 'more' and '0' has not"),
+        (PLAIN.replace("name string", "name int"), "column 'name': string in .* int32 in '1'"),
+        (PLAIN.replace("bigint", "timestamp"), "their times: bigint in .* timestamp in '1'"),
+        (PLAIN.replace("bigint", "timestamp_ntz"), "their times: bigint in .* timestamp_ntz"),
+        (f"{PLAIN}, seq bigint", "their order: nothing.* seq in '1'"),
+        (f"{PLAIN}, replica string", "'1' has a column 'replica' of its own"),
+    ],
+)
+def test_replicas_whose_schemas_differ(spark: Any, other: str, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        ab.merge(frame(spark), frame(spark, other))
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("kind string, start bigint, end timestamp", "the time columns have different types"),
+        ("kind string, start timestamp, end timestamp_ntz", "some are timestamp and some"),
+        ("kind string, start string, end string", "'start' is string, expected bigint or"),
+        ("start bigint, end bigint", "no column 'kind'"),
+        (f"{PLAIN}, m map<string, int>", "'m' is map<string,int>, which payloads"),
+        (f"{PLAIN}, i interval day", "'i' is interval day, which payloads"),
+        (f"{PLAIN}, c string collate UTF8_LCASE", "'c' is string collate"),
+        (f"{PLAIN}, v void", "column 'v' is void"),
+    ],
+)
+def test_a_schema_that_is_no_stream(spark: Any, schema: str, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        ab.elements(frame(spark, schema))
+
+
+def test_a_payload_column_called_kind_can_be_renamed(spark: Any) -> None:
+    df = frame(spark, "ts bigint, kind string", [(1, "buy"), (2, "sell")])
+    with pytest.raises(SchemaError, match=r"rename=\{'kind': 'kind_of_row'\}"):
+        ab.events(df, start="ts", lifetime=5)
+    renamed = ab.events(df, start="ts", lifetime=5, rename={"kind": "side"})
+    rows = ab.merge(renamed, lanes=1).final().collect()
+    assert sorted((row.start, row.end, row.side) for row in rows) == [
+        (1, 6, "buy"),
+        (2, 7, "sell"),
+    ]
+
+
+def test_columns_with_other_names_are_renamed_into_the_format(spark: Any) -> None:
+    df = frame(
+        spark, "op string, start bigint, end bigint, kind string", [("insert", 1, 2, "k")]
+    )
+    stream = ab.elements(df, rename={"op": "kind", "kind": "sort"})
+    assert ab.merge(stream, lanes=1).elements().collect()[0].sort == "k"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"start": "ts"}, "either end=COLUMN or lifetime=DURATION"),
+        ({"start": "ts", "lifetime": 5, "end": "e"}, "either end=COLUMN or lifetime"),
+        ({"start": "ts", "lifetime": "10 minutes"}, "for bigint times a duration is a whole"),
+        ({"start": "ts", "lifetime": -5}, "ends an event before it starts"),
+    ],
+)
+def test_events_need_one_end(spark: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        ab.events(frame(spark, "ts bigint, e bigint"), **options)
+
+
+def test_a_column_that_is_not_there(spark: Any) -> None:
+    with pytest.raises(SchemaError, match="there is no column 'time'"):
+        ab.events(frame(spark, "ts bigint"), start="time", lifetime=5)
+
+
+def test_rows_that_are_no_elements_are_kept_and_the_rest_goes_on(spark: Any) -> None:
+    rows = [
+        ("insert", 1, 5, "a", "x"),
+        ("upsert", 1, 2, "b", "x"),
+        ("insert", None, 2, "c", "x"),
+        ("insert", 9, 2, "d", "x"),
+        ("insert", 1, 2, "e", None),
+        ("stable", None, None, None, "x"),
+    ]
+    df = frame(spark, f"{PLAIN}, replica string", rows)
+    merged = ab.merge(df, lanes=2)
+    kept = {row.raw.split('"name": ')[1][1]: row.reason for row in merged.late().collect()}
+    assert "expected 'insert', 'adjust' or 'stable'" in kept["b"]
+    assert "start is null" in kept["c"]
+    assert "end 2 is before start 9" in kept["d"]
+    assert "replica is null" in kept["e"]
+    assert [row.name for row in merged.final().collect()] == ["a"]
+
+
+def test_a_stream_of_plain_rows_warns_of_what_will_grow(spark: Any) -> None:
+    source = spark.readStream.format("rate").load()
+    with pytest.warns(UserWarning, match="every event is remembered for ever"):
+        merged = ab.merge(ab.events(source, start="timestamp", lifetime="1 second"))
+    assert "nothing becomes final" in merged.explanation
+
+
+def test_batch_and_streaming_do_not_mix(spark: Any) -> None:
+    source = spark.readStream.format("rate").load().withColumnRenamed("value", "name")
+    stream = ab.events(source, start="timestamp", lifetime="1 second")
+    one = ab.events(
+        frame(spark, "timestamp timestamp, name bigint"), start="timestamp", lifetime="1 second"
+    )
+    with pytest.raises(UsageError, match="'0' is a batch DataFrame and '1' a streaming"):
+        ab.merge(one, stream)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"case": "r9"}, "case 'r9'"),
+        ({"lanes": 0}, "at least one lane"),
+        ({"policy": "x=1"}, "'x'"),
+    ],
+)
+def test_options_that_cannot_be(spark: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        ab.merge(frame(spark), **options)

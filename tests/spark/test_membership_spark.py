@@ -1,0 +1,106 @@
+"""Replicas that leave, return and are expelled, by the control log, in all lanes at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from merging import Place
+
+from anabranch.errors import UsageError
+from anabranch.spark.control import ControlLog, Inbox
+from anabranch.spark.merge import prepare
+from anabranch.spark.read import read_output
+
+A = {"kind": "insert", "start": 1, "end": 5, "name": "a"}
+B = {"kind": "insert", "start": 2, "end": 6, "name": "b"}
+C = {"kind": "insert", "start": 3, "end": 7, "name": "c"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def stable(time: int | None) -> dict[str, Any]:
+    return {"kind": "stable", "start": time}
+
+
+def write(file: Path, *rows: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    times = {name: pa.int64() for name in ("start", "end", "old_end")}
+    schema = pa.schema({"kind": pa.string(), **times, "name": pa.string()})
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), file)
+
+
+@pytest.mark.spark
+def test_a_mark_detaches_and_a_greater_number_returns(spark: Any, place: Place) -> None:
+    write(place.inbox / "x" / "1.parquet", A, stable(2))
+    write(place.inbox / "y" / "1.parquet", A)
+    place.merge(spark)
+    (place.inbox / "y" / "_detached").touch()
+    write(place.inbox / "y" / "2.parquet", B)
+    write(place.inbox / "x" / "2.parquet", C)
+    totals = place.merge(spark)
+    assert totals.replicas["y"].rows == 1
+    names = {row.name for row in read_output(spark, place.output).collect()}
+    assert names == {"a", "c", None}
+    (place.inbox / "y" / "_detached").unlink()
+    (place.inbox / "y" / "_replica.json").write_text(json.dumps({"attachment": 2}))
+    write(place.inbox / "y" / "3.parquet", A, B, C, stable(None))
+    totals = place.merge(spark)
+    assert totals.frontier == "forever"
+    assert totals.adds_up
+    assert totals.replicas["y"].joined
+
+
+@pytest.mark.spark
+def test_a_policy_detaches_in_all_lanes_at_the_next_trigger(spark: Any, place: Place) -> None:
+    adjust = {"kind": "adjust", "start": 1, "end": 4, "old_end": 9, "name": "nobody"}
+    write(place.inbox / "x" / "1.parquet", A, stable(2))
+    write(place.inbox / "y" / "1.parquet", adjust, B)
+    totals = place.merge(spark, policy="violations=detach")
+    assert totals.bucket("violation") == 1
+    write(place.inbox / "y" / "2.parquet", C, stable(None))
+    write(place.inbox / "x" / "2.parquet", stable(3))
+    totals = place.merge(spark, policy="violations=detach")
+    assert totals.frontier == 3
+    assert totals.adds_up
+    last = sorted((place.output / "progress").iterdir())[-1]
+    records = [json.loads(line) for line in pq.read_table(last)["record"].to_pylist()]
+    assert len(records) == 2
+    assert all(not record["replicas"]["y"]["attached"] for record in records)
+
+
+def test_a_policy_that_the_kernels_have_not_is_refused_by_name(place: Place) -> None:
+    write(place.inbox / "x" / "1.parquet", A)
+    with pytest.raises(UsageError, match=r"no choice 'insert'"):
+        prepare(place.spec(policy="insert=always"))
+    with pytest.raises(UsageError, match=r"lanes on Spark have no stable_lag=3"):
+        prepare(place.spec(policy="stable_lag=3"))
+
+
+def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> None:
+    write(tmp_path / "inbox" / "x" / "1.parquet", A)
+
+    def look() -> Inbox:
+        return Inbox(tmp_path / "inbox", ControlLog(tmp_path / "control"), ("x",))
+
+    look().advance()
+    before = sorted((tmp_path / "control").iterdir())
+    look().advance()
+    assert sorted((tmp_path / "control").iterdir()) == before
+    (tmp_path / "inbox" / "x" / "_replica.json").write_text(json.dumps({"guarantee": 4}))
+    inbox = look()
+    inbox.advance()
+    assert inbox.log.members["x"].guarantee == 4
+    assert len(list((tmp_path / "control").iterdir())) == len(before) + 1
+
+
+def test_a_newcomer_is_joining_until_its_guarantee_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "inbox" / "new" / "1.parquet", A)
+    inbox = Inbox(tmp_path / "inbox", ControlLog(tmp_path / "control"), founders=())
+    inbox.advance()
+    assert inbox.log.members["new"].guarantee == 2**63 - 1
