@@ -15,8 +15,9 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.merge.contract import Arrival
 from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
 from anabranch.operators.merge.r4_kernel import step
-from anabranch.operators.merge.r4_restore import restore
+from anabranch.operators.merge.r4_restore import Written, restore
 from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.state_parts import Blocks
 
 START = 1
 ENDS = st.lists(st.one_of(st.integers(START + 1, 9), st.just(FOREVER)), max_size=5)
@@ -112,7 +113,10 @@ def state_of(have, want, other, frontier, shrink_only):
     ]
     names = np.array([[START, high[0], low[0]]])
     ends = np.array(rows, np.int64).reshape(-1, 4)
-    restore(state, names, np.zeros(1, np.int64), ends, payload)
+    one = np.zeros(1, np.int64)
+    blocks = Blocks.none()
+    blocks.add(one, state.mark)
+    restore(state, Written(one, names, one, one, ends, payload), blocks)
     return state
 
 
