@@ -113,12 +113,8 @@ def answerable(
     stop = called.stop
     if report.non_empty:
         stop = min(stop, shape.expiry(times[arrived - 1])) if arrived else called.start
-    changes = [called.start]
-    if report.content_change:
-        low = bisect_right(times, shape.window(called.start).after, 0, arrived)
-        changes += sorted({shape.expiry(time) for time in times[low:arrived]})
     reached = called.start
-    for change in changes:
+    for change in _changes(called.start, stop, shape, report, times, arrived):
         instant = _next_answer(max(change, reached), shape, report, stop)
         while instant is not None:
             yield instant
@@ -126,6 +122,19 @@ def answerable(
             if report.content_change:
                 break
             instant = _next_answer(reached, shape, report, stop)
+
+
+def _changes(
+    start: int, stop: int, shape: Shape, report: Report, times: Sequence[int], arrived: int
+) -> Iterator[int]:
+    """The start, and each instant before `stop` at which a tuple expires."""
+    yield start
+    if report.content_change:
+        low = bisect_right(times, shape.window(start).after, 0, arrived)
+        while low < arrived and shape.expiry(times[low]) < stop:
+            expiry = shape.expiry(times[low])
+            yield expiry
+            low = bisect_right(times, shape.window(expiry).after, low, arrived)
 
 
 def _next_answer(instant: int, shape: Shape, report: Report, stop: int) -> int | None:

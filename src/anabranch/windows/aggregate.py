@@ -8,20 +8,28 @@ collection is empty, and everything else is None, as in SQL.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from fractions import Fraction
 from numbers import Rational
 from typing import Any, Final
 
 from anabranch.errors import InputError, UsageError
-from anabranch.windows.stream import Row
+from anabranch.windows.stream import Arrival, Row, as_arrival
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    if not any(isinstance(value, float) for value in values):
+    floats = sum(isinstance(value, float) for value in values)
+    if not floats:
         return sum(values)
     try:
-        return math.fsum(values)
+        if floats == len(values):
+            return math.fsum(values)
+    except OverflowError:  # on the way; the sum itself may be a float
+        pass
+    total = sum((Fraction(value) for value in values), Fraction())
+    try:
+        return float(total)
     except OverflowError:  # beyond the greatest float
-        return sum(values)
+        return math.inf if total > 0 else -math.inf
 
 
 def _collect(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -62,16 +70,26 @@ def require_values(name: str, rows: Iterable[Row]) -> None:
     if name in _ANY_VALUE:
         return
     for row in rows:
-        value = row.value
-        if isinstance(value, bool) or not isinstance(value, Rational | float):
-            message = (
-                f"tuple {row.number} (time {row.time}) has the value {value!r}; "
-                f"{name} needs numbers"
-            )
-            raise InputError(message)
-        if name in {"sum", "avg"} and not math.isfinite(value):
-            message = (
-                f"tuple {row.number} (time {row.time}) has the value {value!r}; "
-                f"{name} needs finite numbers"
-            )
-            raise InputError(message)
+        _require_value(name, row.value, f"tuple {row.number} (time {row.time})")
+
+
+def require_arrival(name: str, one: Arrival) -> None:
+    """Raise unless a machine can take this tuple and keep its value."""
+    as_arrival(1, one)
+    if name not in _ANY_VALUE:
+        _require_value(name, one.value, f"a tuple (time {one.time})")
+    if name != "count" and not isinstance(one.value, int | float | str):
+        message = (
+            f"a tuple (time {one.time}) has the value {one.value!r}; {name} piece by piece "
+            "keeps whole numbers, floats and texts"
+        )
+        raise InputError(message)
+
+
+def _require_value(name: str, value: object, where: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Rational | float):
+        message = f"{where} has the value {value!r}; {name} needs numbers"
+        raise InputError(message)
+    if name in {"sum", "avg"} and not math.isfinite(value):
+        message = f"{where} has the value {value!r}; {name} needs finite numbers"
+        raise InputError(message)

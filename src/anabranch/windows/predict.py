@@ -130,6 +130,16 @@ def trace(
     engine: Engine, query: Query, items: Sequence[Item], *, every_instant: bool = False
 ) -> list[Step]:
     """Each arrival and what it did; see `anabranch.windows.trace`."""
+    require_fit(engine, query)
+    if engine.windows == "every":
+        return trace_every(engine, query, items)
+    if query.by == "rows":
+        return trace_rows(engine, query, items)
+    return trace_active(engine, query, items, every_instant=every_instant)
+
+
+def require_fit(engine: Engine, query: Query) -> None:
+    """Raise unless the engine has such windows."""
     if query.slide > query.size and not engine.gaps:
         message = (
             f"{engine.name} takes no slide above the size, this query has size {query.size} "
@@ -149,10 +159,6 @@ def trace(
                 "one window at a time, or windows of time"
             )
             raise UsageError(message)
-        return trace_every(engine, query, items)
-    if query.by == "rows":
-        return trace_rows(engine, query, items)
-    return trace_active(engine, query, items, every_instant=every_instant)
 
 
 def _result(value: Any, visit: Visit, step: int) -> Result:

@@ -71,9 +71,41 @@ def whole(value: object, name: str, least: int | None = None) -> int:
     return value
 
 
+@dataclass(slots=True)
+class BatchNumbers:
+    """Batches numbered from 1 (erratum S9), whatever the user called them."""
+
+    number: int = 0
+    told: int | None = None
+
+    def take(self, told: int | None, place: int | None = None) -> int:
+        """The number of the next tuple's batch; without a word it is a batch of its own."""
+        if told is not None and self.told is not None and told < self.told:
+            where = "a tuple" if place is None else f"item {place}"
+            message = (
+                f"{where} has batch {told} after batch {self.told}; "
+                "batches must not go back (Definition 3)"
+            )
+            raise InputError(message)
+        if told is None or told != self.told:
+            self.number += 1
+        self.told = told
+        return self.number
+
+    def to_state(self) -> list[int | None]:
+        """Plain values, for JSON."""
+        return [self.number, self.told]
+
+    @classmethod
+    def from_state(cls, state: list[int | None]) -> "BatchNumbers":
+        """What `to_state` told."""
+        number, told = state
+        return cls(number or 0, told)
+
+
 def read(given: Iterable[Given]) -> list[Item]:
     """The stream, checked and numbered; the order of times is not looked at."""
-    arrivals = [_as_arrival(place, one) for place, one in enumerate(given, start=1)]
+    arrivals = [as_arrival(place, one) for place, one in enumerate(given, start=1)]
     tuples = [one for one in arrivals if isinstance(one, Arrival)]
     batched = [one.batch is not None for one in tuples]
     timed = [one.arrived is not None for one in tuples]
@@ -86,19 +118,19 @@ def read(given: Iterable[Given]) -> list[Item]:
             raise InputError(message)
     items: list[Item] = []
     last: Row | None = None
-    batch = 0
+    batches = BatchNumbers()
     for place, one in enumerate(arrivals, start=1):
         if isinstance(one, Stable):
             items.append(one)
             continue
         number = 1 if last is None else last.number + 1
-        batch = _next_batch(place, one, tuples[number - 2] if last else None, batch)
-        last = _numbered(place, one, number, batch, last)
+        last = _numbered(place, one, number, batches.take(one.batch, place), last)
         items.append(last)
     return items
 
 
-def _as_arrival(place: int, one: object) -> Arrival | Stable:
+def as_arrival(place: int, one: object) -> Arrival | Stable:
+    """One item of a stream, checked by itself."""
     if isinstance(one, tuple) and len(one) == 2:
         one = Arrival(one[0], one[1])
     if not isinstance(one, Arrival | Stable):
@@ -118,19 +150,6 @@ def _as_arrival(place: int, one: object) -> Arrival | Stable:
         message = f"item {place} (time {time}) has the value NaN; remove or replace it"
         raise InputError(message)
     return one
-
-
-def _next_batch(place: int, one: Arrival, before: Arrival | None, batch: int) -> int:
-    """Batches numbered from 1 (erratum S9), whatever the user called them."""
-    if before is None or one.batch is None or before.batch is None:
-        return batch + 1
-    if one.batch < before.batch:
-        message = (
-            f"item {place} has batch {one.batch} after batch {before.batch}; "
-            "batches must not go back (Definition 3)"
-        )
-        raise InputError(message)
-    return batch + (one.batch > before.batch)
 
 
 def _numbered(place: int, one: Arrival, number: int, batch: int, last: Row | None) -> Row:

@@ -1,0 +1,39 @@
+"""What a machine gives back: results as they become visible, and tuples it did not take."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Reason = Literal["earlier than what was there", "too late for this window", "in no window"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One result; as `Result`, with the number of its tuples instead of their names."""
+
+    value: Any
+    start: int
+    end: int
+    instant: int
+    step: int
+    count: int
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """One tuple that was not taken, or not into this window."""
+
+    time: int
+    value: Any
+    step: int
+    reason: Reason
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What one piece of a stream brought."""
+
+    shown: tuple[Shown, ...]
+    late: tuple[Late, ...]
