@@ -26,3 +26,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     )
     yield started
     started.stop()
+
+
+# One task per stage and checkpoints written by renaming: the same answers, much sooner.
+QUICK = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+@pytest.fixture
+def quick(spark: "SparkSession") -> "Iterator[SparkSession]":
+    """The same Spark, set for many small triggers."""
+    before = {name: spark.conf.get(name, None) for name in QUICK}
+    for name, value in QUICK.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, old in before.items():
+        if old is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, old)

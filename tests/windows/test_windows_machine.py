@@ -21,7 +21,7 @@ from anabranch.windows import (
     engine,
     predict,
 )
-from anabranch.windows.machine import Fed, Machine, Shown
+from anabranch.windows.machine import Fed, Machine, Reported
 from anabranch.windows.trace import Query
 
 STARTS = st.one_of(
@@ -128,10 +128,12 @@ def fed(
     )
 
 
-def predicted(system: Engine, query: Query, items: list[Arrival | Stable]) -> list[Shown]:
+def predicted(system: Engine, query: Query, items: list[Arrival | Stable]) -> list[Reported]:
     results = predict(system, query.size, query.slide, items, query.agg).results
     return [
-        Shown(one.value, one.start, one.end, one.instant, one.step, len(one.content), one.late)
+        Reported(
+            one.value, one.start, one.end, one.instant, one.step, len(one.content), one.late
+        )
         for one in results
     ]
 
@@ -201,9 +203,7 @@ def test_each_tuple_is_in_each_of_its_windows_or_told_to_be_late(
     )
     given_back = fed(data, system, query, [*items, Stable(1000)])
     t0 = system.start.t0(rows[0].time, query.size, query.slide)
-    windows = [
-        len(system.start.starts(row.time, query.size, query.slide, t0)) for row in rows
-    ]
+    windows = [len(system.start.starts(row.time, query.size, query.slide, t0)) for row in rows]
     late = given_back.late
     assert sum(one.count for one in given_back.shown) + sum(
         one.start is not None for one in late
@@ -265,7 +265,7 @@ def test_a_committed_state_of_version_1_is_still_read() -> None:
     machine.feed([Arrival(1, 10), Arrival(3, 20)])
     assert machine.to_bytes() == kept
     machine = Machine.from_bytes(kept, system, query)
-    assert machine.feed([Arrival(6, 40)]).shown == (Shown(30, 0, 5, 4, 3, 2),)
+    assert machine.feed([Arrival(6, 40)]).shown == (Reported(30, 0, 5, 4, 3, 2),)
 
 
 def test_bad_input_is_named() -> None:

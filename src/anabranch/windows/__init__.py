@@ -14,6 +14,8 @@ are used.
     compare, explain      where engines differ and by which dimension; why each result came
     infer                 the settings of an engine that can only be run
     translate, choose     the same query on another engine; the engines that fit some needs
+    machine               predict, fed piece by piece; its state can be saved
+    execute               the query run on Spark, as another engine would answer it
 
 >>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
 >>> print(predict("coral8", size=5, slide=1, tuples=tuples, agg="avg"))
@@ -28,10 +30,12 @@ from anabranch.windows.candidates import Space
 from anabranch.windows.choose import Choice, Lack, choose
 from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
+from anabranch.windows.execute import WindowRun, run
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
 from anabranch.windows.infer import infer
 from anabranch.windows.inference import Asked, Inference, Parameter
 from anabranch.windows.inputs import Checked, Inputs
+from anabranch.windows.machine import Machine
 from anabranch.windows.needs import NEEDS, Need
 from anabranch.windows.predict import Prediction, Result, predict
 from anabranch.windows.probes import Probe, Shown
@@ -68,6 +72,7 @@ __all__ = [
     "Inputs",
     "JoinResult",
     "Lack",
+    "Machine",
     "Need",
     "Parameter",
     "Prediction",
@@ -86,6 +91,7 @@ __all__ = [
     "Stable",
     "Start",
     "Translation",
+    "WindowRun",
     "choose",
     "compare",
     "engine",
@@ -95,6 +101,7 @@ __all__ = [
     "on_system_time",
     "predict",
     "predict_join",
+    "run",
     "split_batches",
     "synchronised",
     "translate",

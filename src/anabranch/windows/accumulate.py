@@ -72,7 +72,9 @@ class Growing:
             self.total.add(value)
         elif self.agg == "collect":
             self.values.append(value)
-        elif self.agg != "count" and (self.count == 1 or _before(self.agg, value, self.extreme)):
+        elif self.agg != "count" and (
+            self.count == 1 or _before(self.agg, value, self.extreme)
+        ):
             self.extreme = value
 
     def value(self) -> Any:

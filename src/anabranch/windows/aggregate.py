@@ -75,10 +75,14 @@ def require_values(name: str, rows: Iterable[Row]) -> None:
 
 def require_arrival(name: str, one: Arrival) -> None:
     """Raise unless a machine can take this tuple and keep its value."""
+    if name == "count":
+        if type(one.time) is not int:
+            as_arrival(1, one)
+        return
     as_arrival(1, one)
     if name not in _ANY_VALUE:
         _require_value(name, one.value, f"a tuple (time {one.time})")
-    if name != "count" and not isinstance(one.value, int | float | str):
+    if not isinstance(one.value, int | float | str):
         message = (
             f"a tuple (time {one.time}) has the value {one.value!r}; {name} piece by piece "
             "keeps whole numbers, floats and texts"

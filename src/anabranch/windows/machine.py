@@ -4,10 +4,10 @@
     shown = machine.feed(items)          # what these arrivals made visible, and what was late
     machine = Machine.from_bytes(machine.to_bytes(), engine, query)
 
-The law: fed in any cuts, saved and loaded between any two of them, it shows what `predict` shows
-for the whole, with the same windows, instants and steps.  It keeps only what may still matter:
-open tuples (one window at a time) or one sum per open window (every window); its results have
-the number of tuples, not their names.
+The law: fed in any cuts, saved and loaded between any two of them, it shows what `predict`
+shows for the whole, with the same windows, instants and steps.  It keeps only what may still
+matter: open tuples (one window at a time) or one sum per open window (every window); its
+results have the number of tuples, not their names.
 
 * A batch ends with the piece it is in, unless `more=True` says that it may go on: engines that
   take batch by batch then wait for its end.
@@ -36,11 +36,11 @@ from anabranch.windows.engine import Engine
 from anabranch.windows.machine_active import ActiveMachine
 from anabranch.windows.machine_every import EveryMachine
 from anabranch.windows.predict import require_fit
-from anabranch.windows.shown import Fed, Late, Shown
+from anabranch.windows.reported import Fed, Late, Reported
 from anabranch.windows.stream import Arrival
 from anabranch.windows.trace import Query
 
-__all__ = ["Arrival", "Fed", "Late", "Machine", "Shown"]
+__all__ = ["Arrival", "Fed", "Late", "Machine", "Reported"]
 
 VERSION: Final = 1
 
@@ -67,6 +67,16 @@ class Machine:
     def feed(self, items: Iterable[Arrival | Stable], *, more: bool = False) -> Fed:
         """Take these arrivals; batches are told by `batch`, or each tuple is one."""
         return self._inner.feed(items, more=more)
+
+    @property
+    def steps(self) -> int:
+        """How many steps there were: arrivals that were taken, or batches of them."""
+        return self._inner.steps
+
+    @property
+    def last_batch(self) -> int | None:
+        """What the last batch was called; None if there was none."""
+        return self._inner.batches.told
 
     def to_bytes(self) -> bytes:
         """All that it remembers."""

@@ -18,8 +18,8 @@ from anabranch.windows.accumulate import Sliding
 from anabranch.windows.active import answerable
 from anabranch.windows.aggregate import require_arrival
 from anabranch.windows.engine import Engine
+from anabranch.windows.reported import Fed, Late, Reason, Reported
 from anabranch.windows.scope import Scope, Shape
-from anabranch.windows.shown import Fed, Late, Shown
 from anabranch.windows.stream import Arrival, BatchNumbers, Item, Row
 from anabranch.windows.tick import LastTick, calls
 from anabranch.windows.trace import Query
@@ -46,13 +46,13 @@ class ActiveMachine:
 
     def feed(self, items: Iterable[Arrival | Stable], *, more: bool = False) -> Fed:  # noqa: ARG002
         """Take these; whether a batch goes on makes no difference here."""
-        shown: list[Shown] = []
+        shown: list[Reported] = []
         late: list[Late] = []
         for item in items:
             if self._reached is not None and int(item.time) < self._reached:
                 if isinstance(item, Arrival):
-                    reason = "earlier than what was there"
-                    late.append(Late(item.time, item.value, self.steps, reason))
+                    why: Reason = "earlier than what was there"
+                    late.append(Late(item.time, item.value, self.steps, why))
                 continue
             self._reached = int(item.time)
             self.steps += 1
@@ -62,9 +62,7 @@ class ActiveMachine:
             require_arrival(self.query.agg, item)
             number = self._gone + len(self._times) + 1
             shape = self._begun(item.time)
-            shown += self._arrive(
-                Row(number, item.time, item.value, number, self._batch(item))
-            )
+            shown += self._arrive(Row(number, item.time, item.value, number, self._batch(item)))
             self._times.append(item.time)
             self._values.append(None if self.query.agg == "count" else item.value)
             if item.time <= shape.t0 or (item.time - shape.t0 - 1) % shape.slide >= shape.size:
@@ -92,13 +90,13 @@ class ActiveMachine:
         self._batch_time = item.time
         return batch
 
-    def _arrive(self, item: Item) -> list[Shown]:
+    def _arrive(self, item: Item) -> list[Reported]:
         """What one arrival makes visible: the tuples before it are what there is."""
         shape, last = self._shape, self._last
         if shape is None or last is None:  # a stable before all tuples
             return []
         called = calls(self.engine.tick, last, item)
-        shown: list[Shown] = []
+        shown: list[Reported] = []
         if called is not None:
             instants = answerable(
                 called, shape, self.engine.report, self._times, len(self._times)
@@ -110,7 +108,7 @@ class ActiveMachine:
             self._forget(shape, self._last.time)
         return shown
 
-    def _visit(self, shape: Shape, item: Item, instant: int) -> list[Shown]:
+    def _visit(self, shape: Shape, item: Item, instant: int) -> list[Reported]:
         scope, window = shape.scope(instant), shape.window(instant)
         self._move(scope)
         content = (0, 0)
@@ -127,7 +125,7 @@ class ActiveMachine:
             return []
         self._reported = content
         start, end, count = window.after + 1, window.upto + 1, self._run.count
-        return [Shown(self._run.value(), start, end, instant, self.steps, count)]
+        return [Reported(self._run.value(), start, end, instant, self.steps, count)]
 
     def _move(self, scope: Scope | None) -> None:
         """Let the run be the content of this scope."""
@@ -184,4 +182,5 @@ class ActiveMachine:
         self._reported = (first, last)
         if state["t0"] is not None:
             self._shape = Shape(state["t0"], self.query.size, self.query.slide)
-            self._last = LastTick(*state["last"], state["t0"])
+            time, batch = state["last"]
+            self._last = LastTick(time, batch, state["t0"])

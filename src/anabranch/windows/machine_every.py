@@ -16,7 +16,7 @@ from anabranch.model import Stable
 from anabranch.windows.accumulate import Growing
 from anabranch.windows.aggregate import require_arrival
 from anabranch.windows.engine import Engine, Progress
-from anabranch.windows.shown import Fed, Late, Shown
+from anabranch.windows.reported import Fed, Late, Reason, Reported
 from anabranch.windows.stream import Arrival, BatchNumbers
 from anabranch.windows.trace import Query
 
@@ -47,7 +47,7 @@ class EveryMachine:
         self._frontier: int | None = None
         self._judged: int | None = None
         self._pending: list[Arrival] = []
-        self._shown: list[Shown] = []
+        self._shown: list[Reported] = []
         self._late: list[Late] = []
 
     def feed(self, items: Iterable[Arrival | Stable], *, more: bool = False) -> Fed:
@@ -124,8 +124,8 @@ class EveryMachine:
             for start in starts:
                 end = start + query.size
                 if self._too_late(end, judge):
-                    reason = "too late for this window"
-                    late = Late(row.time, row.value, self.steps, reason, start, end)
+                    why: Reason = "too late for this window"
+                    late = Late(row.time, row.value, self.steps, why, start, end)
                     self._late.append(late)
                 else:
                     self._window(start).sums.add(row.value)
@@ -200,7 +200,7 @@ class EveryMachine:
         instant = self._greatest if self._greatest is not None else start
         value, count = held.sums.value(), held.sums.count
         end = start + self.query.size
-        self._shown.append(Shown(value, start, end, instant, self.steps, count, late))
+        self._shown.append(Reported(value, start, end, instant, self.steps, count, late))
         held.fresh = 0
         if discarding:
             held.sums = Growing(self.query.agg)

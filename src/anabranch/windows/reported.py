@@ -7,7 +7,7 @@ Reason = Literal["earlier than what was there", "too late for this window", "in 
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Reported:
     """One result; as `Result`, with the number of its tuples instead of their names."""
 
     value: Any
@@ -35,5 +35,5 @@ class Late:
 class Fed:
     """What one piece of a stream brought."""
 
-    shown: tuple[Shown, ...]
+    shown: tuple[Reported, ...]
     late: tuple[Late, ...]
