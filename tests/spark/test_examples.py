@@ -33,3 +33,17 @@ def test_first_merge(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
         ["adjust", "3", "7", "9", "7", "hot"],
         ["stable", "8", "NULL", "NULL", "NULL", "NULL"],
     ]
+
+
+def test_windows_like_streambase(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / "windows_like_streambase.py"), run_name="__main__")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
+    assert [row[2] for row in rows[1:8]] == "10.0 15.0 15.0 15.0 15.0 20.0 30.0".split()
+    assert rows[8:] == [
+        ["time", "given", "reason"],
+        ["29", "99.0", "earlier than what was there"],
+    ]

@@ -48,11 +48,11 @@ def test_secret_appendix_c_slow_data_want_content_change() -> None:
 
 def test_final_results_come_once_and_whole() -> None:
     final = {"stream", "streambase", "spark-append", "flink", "kafka-streams-suppress", "beam"}
-    assert fits("closed-only", "once") == final | {"beam-discarding"}
+    assert fits("closed-only", "once") == final | {"beam-discarding", "anabranch-final"}
 
 
 def test_changes_come_soon_from_those_that_show_them() -> None:
-    quick = {"coral8", "spark-update", "spark-complete", "kafka-streams"}
+    quick = {"coral8", "spark-update", "spark-complete", "kafka-streams", "anabranch"}
     assert fits("soon") == quick
     assert fits("every-change") == quick
 

@@ -206,6 +206,8 @@ def profiles_like(engine: Engine) -> Iterator[str]:
             continue
         progress = profile.progress
         if progress is not None and engine.progress is not None:
+            if (progress.delay is None) != (engine.progress.delay is None):
+                continue  # stables alone are another way to know the time, not another number
             late = None if progress.lateness is None else engine.progress.lateness
             progress = replace(
                 progress,

@@ -1,7 +1,7 @@
 """The engines we know, by name; `engine("flink", delay=5)` gives one with other settings.
 
-`profiles_paper` has those of the paper's Table 2, `profiles_today` those of today.  A new
-engine is a frozen value in a file of its own and a line here.
+`profiles_paper` has those of the paper's Table 2, `profiles_today` those of today,
+`profiles_own` ours.  A new engine is a frozen value in a file of its own and a line here.
 """
 
 from difflib import get_close_matches
@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from anabranch.errors import UsageError
 from anabranch.windows.engine import Engine
+from anabranch.windows.profiles_own import ANABRANCH, ANABRANCH_FINAL
 from anabranch.windows.profiles_paper import CORAL8, STREAM, STREAMBASE
 from anabranch.windows.profiles_today import (
     BEAM,
@@ -35,6 +36,8 @@ ENGINES: Final[dict[str, Engine]] = {
         KAFKA_STREAMS_SUPPRESS,
         BEAM,
         BEAM_DISCARDING,
+        ANABRANCH,
+        ANABRANCH_FINAL,
     )
 }
 
