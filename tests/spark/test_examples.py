@@ -42,7 +42,7 @@ def test_windows_like_streambase(spark: Any, capsys: pytest.CaptureFixture[str])
         for line in capsys.readouterr().out.splitlines()
         if line.startswith("|")
     ]
-    assert [row[2] for row in rows[1:8]] == "10.0 15.0 15.0 15.0 15.0 20.0 30.0".split()
+    assert [float(row[2]) for row in rows[1:8]] == [10, 15, 15, 15, 15, 20, 30]
     assert rows[8:] == [
         ["time", "given", "reason"],
         ["29", "99.0", "earlier than what was there"],
