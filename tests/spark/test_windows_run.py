@@ -293,6 +293,16 @@ def test_rows_without_a_time_or_with_a_useless_value_are_kept(spark: "SparkSessi
     }
 
 
+def test_a_count_takes_rows_without_a_value_and_shows_them_so(spark: "SparkSession") -> None:
+    rows = [(0, 9, 1), (0, 9, None), (1, 2, None), (1, 3, 0)]
+    ran = windows.run(
+        spark.createDataFrame(rows, "part long, at long, v long"),
+        like="coral8", time="at", value="v", size=5, slide=5, batch="part", until=30,
+    )  # fmt: skip
+    assert [row.value for row in ran.results().collect()] == [2]
+    assert {(row.time, row.value) for row in ran.late().collect()} == {(2, None), (3, 0)}
+
+
 def test_great_whole_numbers_stay_whole(spark: "SparkSession") -> None:
     rows = [(1, 2**60 + 1), (2, None), (3, 2**60)]
     ran = windows.run(

@@ -178,6 +178,7 @@ def _ready(
         *(key.alias(f"key_{n}") for n, key in enumerate(keys or [f.lit(0)])),
         f.coalesce(units, f.lit(0)).alias("time"),
         _filled(given, kind).alias("value"),
+        given.isNull().alias("absent"),
         _filled(first, first_type).alias("order"),
         _filled(second, second_type).alias("batch"),
         f.coalesce(flaw, f.lit("")).alias("flaw"),

@@ -73,10 +73,17 @@ def take(
 
 def _flawed(frame: "pd.DataFrame") -> Iterator[tuple[str, int | None, Any]]:
     bad = frame[frame["flaw"] != ""]
-    flaws, times, values = (bad[name].tolist() for name in ("flaw", "time", "value"))
-    for flaw, time, value in zip(flaws, times, values, strict=True):
-        # Nulls came as 0 or "": pandas would have made floats of all numbers.
-        yield flaw, None if flaw == "no time" else time, None if flaw == "no value" else value
+    flaws, times = bad["flaw"].tolist(), bad["time"].tolist()
+    for flaw, time, value in zip(flaws, times, _values(bad), strict=True):
+        yield flaw, None if flaw == "no time" else time, value
+
+
+def _values(frame: "pd.DataFrame") -> list[Any]:
+    """Nulls came as 0 or an empty text: pandas would have made floats of whole numbers."""
+    values: list[Any] = frame["value"].tolist()
+    for place in np.flatnonzero(frame["absent"].to_numpy()):
+        values[place] = None
+    return values
 
 
 def _batches(spec: StepSpec, frame: "pd.DataFrame") -> Iterator["pd.DataFrame"]:
@@ -100,7 +107,7 @@ def _arrivals(spec: StepSpec, machine: Machine, frame: "pd.DataFrame") -> Iterat
     batches = np.full(len(times), (machine.last_batch or 0) + 1)
     if spec.engine.windows == "active":
         batches[1:] += np.cumsum(np.diff(times) != 0)
-    return map(_arrival, times.tolist(), frame["value"].tolist(), batches.tolist())
+    return map(_arrival, times.tolist(), _values(frame), batches.tolist())
 
 
 def _arrival(time: int, value: object, batch: int) -> Arrival:

@@ -40,19 +40,29 @@ class Total:
     small: int = 0
     floats: int = 0
 
-    def add(self, value: Any, sign: int = 1) -> None:
-        """One more number, or with `sign=-1` one less."""
-        if isinstance(value, float):
-            above, below = value.as_integer_ratio()
-            # `below` is a power of two, so this is a shift and exact.
-            self.small += sign * above * ((1 << _SMALLEST) // below)
-            self.floats += sign
-        else:
-            self.whole += sign * value
+    @classmethod
+    def of(cls, value: Any) -> "Total":
+        """The sum of one number."""
+        if not isinstance(value, float):
+            return cls(whole=value)
+        above, below = value.as_integer_ratio()
+        # `below` is a power of two, so this is a shift and exact.
+        return cls(small=above * ((1 << _SMALLEST) // below), floats=1)
+
+    def add(self, other: "Total", sign: int = 1) -> None:
+        """So much more, or with `sign=-1` so much less."""
+        self.whole += sign * other.whole
+        self.small += sign * other.small
+        self.floats += sign * other.floats
 
     def value(self) -> Any:
         """The sum, rounded once."""
         return rounded((self.whole << _SMALLEST) + self.small) if self.floats else self.whole
+
+
+def share(agg: str, value: Any) -> Total | None:
+    """What a value adds to a sum; None where no sum is asked for."""
+    return Total.of(value) if agg in {"sum", "avg"} else None
 
 
 @dataclass(slots=True)
@@ -65,11 +75,11 @@ class Growing:
     extreme: Any = None
     values: list[Any] = field(default_factory=list)
 
-    def add(self, value: Any) -> None:
-        """One more tuple."""
+    def add(self, value: Any, total: Total | None) -> None:
+        """One more tuple; `total` is `share(agg, value)`, made once for all its windows."""
         self.count += 1
-        if self.agg in {"sum", "avg"}:
-            self.total.add(value)
+        if total is not None:
+            self.total.add(total)
         elif self.agg == "collect":
             self.values.append(value)
         elif self.agg != "count" and (
@@ -112,7 +122,7 @@ class Sliding:
         """A tuple comes in at the end."""
         self.count += 1
         if self.agg in {"sum", "avg"}:
-            self._total.add(value)
+            self._total.add(Total.of(value))
         elif self.agg == "collect":
             self._kept.append(value)
         elif self.agg != "count":
@@ -124,7 +134,7 @@ class Sliding:
         """The tuple at the beginning, which has this value, leaves."""
         self.count -= 1
         if self.agg in {"sum", "avg"}:
-            self._total.add(value, -1)
+            self._total.add(Total.of(value), -1)
         elif self._kept and (self.agg == "collect" or self._kept[0] == value):
             self._kept.popleft()
 

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from anabranch.model import Stable
-from anabranch.windows.accumulate import Growing
+from anabranch.windows.accumulate import Growing, share
 from anabranch.windows.aggregate import require_arrival
 from anabranch.windows.engine import Engine, Progress
 from anabranch.windows.reported import Fed, Late, Reason, Reported
@@ -119,6 +119,7 @@ class EveryMachine:
         touched: dict[int, None] = {}
         for row in rows:
             starts = start_of.starts(row.time, query.size, query.slide, self._t0)
+            added = share(query.agg, row.value)
             if not starts:
                 self._late.append(Late(row.time, row.value, self.steps, "in no window"))
             for start in starts:
@@ -128,7 +129,7 @@ class EveryMachine:
                     late = Late(row.time, row.value, self.steps, why, start, end)
                     self._late.append(late)
                 else:
-                    self._window(start).sums.add(row.value)
+                    self._window(start).sums.add(row.value, added)
                     self._held[start].fresh += 1
                     touched[start] = None
         return sorted(touched)
