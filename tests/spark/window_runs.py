@@ -1,7 +1,8 @@
 """A window query on real Spark, run as `windows.infer` asks: one probe, one streaming query.
 
 Each batch of the probe is one JSON file and one trigger: the next file is written when Spark
-has done all it can do with those before, batches without data included.
+has done all it can do with those before, batches without data included.  With `backlog=True`
+all files are there from the start: then a batch without data comes only at the end.
 """
 
 import json
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-def spark_run(spark: "SparkSession", folder: Path, mode: str, delay: int = 0) -> Run:
+def spark_run(
+    spark: "SparkSession", folder: Path, mode: str, delay: int = 0, *, backlog: bool = False
+) -> Run:
     """What `infer` calls: sums of windows, their bounds, and the trigger that showed them."""
 
     def run(
@@ -34,11 +37,16 @@ def spark_run(spark: "SparkSession", folder: Path, mode: str, delay: int = 0) ->
         inbox = folder / uuid4().hex
         inbox.mkdir(parents=True)
         shown: list[dict[str, Any]] = []
+        batches = list(enumerate(_batches(tuples)))
+        if backlog:
+            for number, batch in batches:
+                _write(inbox, number, batch)
         query = _start(spark, inbox, mode, delay, (size, slide), shown)
         try:
-            for number, batch in enumerate(_batches(tuples)):
+            for number, batch in [] if backlog else batches:
                 _write(inbox, number, batch)
                 query.processAllAvailable()
+            query.processAllAvailable()
         finally:
             query.stop()
         return shown
