@@ -14,7 +14,7 @@ settings.register_profile("fast", max_examples=50, deadline=None, suppress_healt
 # The same examples in every run: a change is judged by what it changed, not by luck. New
 # examples are looked for at the keyboard and in the deep runs, by seed.
 settings.register_profile(
-    "ci", max_examples=150, derandomize=True, deadline=None, suppress_health_check=_SLOW
+    "ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 # Another SEED of `make test-deep` tries other streams; each run is counted (see resume.py).
 settings.register_profile(
