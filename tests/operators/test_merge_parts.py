@@ -78,7 +78,8 @@ def test_bags_saved_in_parts_and_restored_behave_the_same(kind, data):
         results = [merge.step(runs(arrived[start:stop])) for merge in (kernel, other)]
         assert kernel.output == other.output
         assert kernel.reasons == other.reasons
-        assert kernel.missing == other.missing
+        # By batch, what a stable is due at is visited in no order.
+        assert sorted(kernel.missing) == sorted(other.missing)
         assert results[0].conflicts == results[1].conflicts
         assert kernel.state.replicas == other.state.replicas
 
