@@ -73,9 +73,12 @@ class Reference:
     case: MergeCase
     output: list[Element] = field(default_factory=list)
     account: Account = field(default_factory=Account)
+    stable_lag: int = 0
+    promotes: bool = False
 
     def __post_init__(self) -> None:
-        self.merge = REFERENCES[self.case]()
+        choices = {"stable_lag": self.stable_lag, "promote": self.promotes}
+        self.merge = REFERENCES[self.case](**choices)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.merge.attach(name, guarantee=guarantee, attachment=attachment)
@@ -115,9 +118,12 @@ class Kernel:
     output: list[Element] = field(default_factory=list)
     account: Account = field(default_factory=Account)
     numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+    stable_lag: int = 0
+    promotes: bool = False
 
     def __post_init__(self) -> None:
-        self.state = OrderedState.empty(self.case, SCHEMA)
+        choices = {"stable_lag": self.stable_lag, "promote": self.promotes}
+        self.state = OrderedState.empty(self.case, SCHEMA, **choices)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         # Not by an empty arrival: a step shows at once what the reference shows at a push.

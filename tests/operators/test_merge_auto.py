@@ -9,6 +9,7 @@ from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, runs
 from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4
 
 from anabranch.batch.batch import FOREVER_UNITS
+from anabranch.batch.codec import to_elements
 from anabranch.errors import SchemaError, StateError
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
@@ -16,6 +17,7 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.merge import auto
 from anabranch.operators.merge.auto import AutoState
 from anabranch.operators.merge.contract import Arrival, Reason
+from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_carry import from_r3
 from anabranch.operators.merge.r4_state import R4State
@@ -29,7 +31,14 @@ class Auto(KernelR4):
     """The merge that finds its case."""
 
     def __post_init__(self) -> None:
-        self.state = AutoState.empty(SCHEMA, shrink_only=self.shrink_only)
+        policy = Policy(
+            shrink_only=self.shrink_only, stable_lag=self.stable_lag, promote=self.promote
+        )
+        self.state = AutoState.empty(SCHEMA, policy=policy)
+
+    def detach(self, name: str) -> None:
+        self.output += to_elements(self.state.detach(name).output)
+        self.state.check()
 
     def advance(self, arrivals):
         return auto.step(self.state, arrivals, granularity=self.granularity)
@@ -115,7 +124,8 @@ def test_the_step_that_meets_a_duplicate_is_the_first_of_r4():
     assert Reason.SECOND_INSERT not in merge.reasons
     assert merge.state.frontier == FOREVER_UNITS
     merge.detach("2")
-    assert merge.state.attach("3") == 2
+    merge.state.attach("3")
+    assert merge.state.members.names == ["late", "1", "3"]
     assert merge.state.conflicts == 0
 
 
@@ -157,7 +167,8 @@ def test_a_seq_that_an_earlier_step_consumed_is_no_duplicate():
 
 
 def test_shrink_only_is_r4_from_the_start():
-    assert AutoState.empty(SCHEMA, shrink_only=True).case is MergeCase.R4
+    policy = Policy(shrink_only=True)
+    assert AutoState.empty(SCHEMA, policy=policy).case is MergeCase.R4
     assert AutoState.empty(SCHEMA).schema.payload == SCHEMA.payload
 
 

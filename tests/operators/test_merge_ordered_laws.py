@@ -5,11 +5,13 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, runs
+from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, prefixes, runs
 from ordered_driver import Kernel, Reference, cases, ordered_quarrels
+from policy_kernel_driver import time_of
 
 from anabranch.batch.codec import to_elements
 from anabranch.model.element import Insert, Stable
+from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
@@ -18,6 +20,8 @@ from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import OrderedState
 from anabranch.operators.merge.route import route
 from anabranch.testing.strategies import interleavings, replicas
+
+LAGS = st.sampled_from([0, 0, 1, 4])
 
 
 def steps(data, arrived):
@@ -60,7 +64,9 @@ def test_kernel_says_what_the_reference_says_whatever_comes(data):
     """Also with joining replicas, replicas that leave and come back, and promotions."""
     case = data.draw(cases)
     arrived = data.draw(ordered_quarrels(case))
-    one, whole, reference = Kernel(case, "element"), Kernel(case, "batch"), Reference(case)
+    choices = {"stable_lag": data.draw(LAGS), "promotes": data.draw(st.booleans())}
+    one, whole = Kernel(case, "element", **choices), Kernel(case, "batch", **choices)
+    reference = Reference(case, **choices)
     merges = (one, whole, reference)
     attachments = dict.fromkeys(["r0", "r1", "r2"], 1)
     guarantees = st.sampled_from([None, None, 0, 3, 6, FOREVER])
@@ -77,6 +83,7 @@ def test_kernel_says_what_the_reference_says_whatever_comes(data):
         assert one.reasons == reference.reasons
         assert one.conflicts == whole.conflicts == reference.conflicts
         agree_but_for_stables(whole, reference)
+        agree_on_members(one, reference)
         name = data.draw(st.sampled_from(sorted(attachments)))
         event = data.draw(st.sampled_from(["", "", "restart", "attach", "detach", "promote"]))
         if event == "restart":
@@ -90,6 +97,36 @@ def test_kernel_says_what_the_reference_says_whatever_comes(data):
         elif event:
             for merge in merges:
                 getattr(merge, event)(name)
+
+
+def agree_on_members(kernel, reference):
+    stretches = [(time_of(a), time_of(b), c) for a, b, c in kernel.state.stretches]
+    assert stretches == reference.merge.stretches
+    theirs, ours = reference.merge.alarm, kernel.state.alarm
+    assert (ours is None) == (theirs is None)
+    if theirs is not None:
+        assert (time_of(ours.frontier), ours.replica, time_of(ours.guarantee)) == theirs
+
+
+@given(st.data(), st.sampled_from(["element", "batch"]))
+def test_with_a_lag_the_output_is_compatible_at_every_step_and_equivalent_at_the_end(
+    data, granularity
+):
+    case, lag = data.draw(cases), data.draw(st.integers(1, 5))
+    streams = data.draw(replicas(case=case))
+    arrived = data.draw(interleavings(streams))
+    merge, taken, expected = Kernel(case, granularity, stable_lag=lag), [], NEVER
+    for some in steps(data, arrived):
+        merge.step(runs(some))
+        taken += some
+        out, seen = replay(merge.output), prefixes(taken, len(streams))
+        assert out.violations == ()
+        assert compatible(out, seen)
+        expected = max([expected, *(one.frontier - lag for one in seen)])
+        assert out.frontier == expected
+        if data.draw(st.booleans()):
+            merge.restart()
+    assert History.of(merge.output) == History.of(streams[0])
 
 
 def agree_but_for_stables(kernel, reference):

@@ -18,6 +18,7 @@ from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
 from anabranch.operators.merge import auto
 from anabranch.operators.merge.auto import AutoState
+from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.state_parts import BLOCK
@@ -44,7 +45,8 @@ class SavingAuto(Saving):
     """The merge that finds its case."""
 
     def __post_init__(self) -> None:
-        self.state = AutoState.empty(SCHEMA, shrink_only=self.shrink_only)
+        policy = Policy(shrink_only=self.shrink_only)
+        self.state = AutoState.empty(SCHEMA, policy=policy)
 
     def advance(self, arrivals):
         return auto.step(self.state, arrivals, granularity=self.granularity)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import cuts, judge_prefix, prefixes, runs
 from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4, shrinking
+from policy_kernel_driver import time_of
 
 from anabranch.model.conditions import breaches_r4
 from anabranch.model.element import Adjust, Insert, Stable
@@ -68,9 +69,10 @@ def test_kernel_r4_any_cut_any_restart_same_history(data):
 def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
     """The same elements in the same order and the same reasons, whatever comes."""
     arrived = data.draw(quarrels_r4())
-    shrink_only, lag = data.draw(st.booleans()), data.draw(LAGS)
-    kernel = KernelR4(shrink_only, "element", stable_lag=lag)
-    reference = ReferenceR4(shrink_only, stable_lag=lag)
+    shrink_only = data.draw(st.booleans())
+    choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
+    kernel = KernelR4(shrink_only, "element", **choices)
+    reference = ReferenceR4(shrink_only, **choices)
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
         kernel.attach(f"r{number}", guarantee)
@@ -86,7 +88,7 @@ def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
         assert kernel.output == reference.output
         if data.draw(st.booleans()):
             kernel.restart()
-        if data.draw(st.integers(0, 9)) == 0:
+        if data.draw(st.integers(0, 2)) == 0:
             change_membership(data, kernel, reference)
 
 
@@ -121,15 +123,22 @@ def agree(kernel, reference):
     assert kernel.conflicts == reference.conflicts
     assert kernel.settled == reference.settled
     assert sorted(kernel.missing) == sorted(reference.missing)
+    stretches = [(time_of(a), time_of(b), c) for a, b, c in kernel.state.stretches]
+    assert stretches == list(reference.merge.stretches)
+    theirs, ours = reference.merge.alarm, kernel.state.alarm
+    assert (ours is None) == (theirs is None)
+    if theirs is not None:
+        assert (time_of(ours.frontier), ours.replica, time_of(ours.guarantee)) == theirs
 
 
 @given(st.data())
 def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
     """Steps of one element: the net change is all there is."""
     arrived = data.draw(quarrels_r4())
-    shrink_only, lag = data.draw(st.booleans()), data.draw(LAGS)
-    kernel = KernelR4(shrink_only, stable_lag=lag)
-    reference = ReferenceR4(shrink_only, stable_lag=lag)
+    shrink_only = data.draw(st.booleans())
+    choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
+    kernel = KernelR4(shrink_only, **choices)
+    reference = ReferenceR4(shrink_only, **choices)
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
         kernel.attach(f"r{number}", guarantee)
@@ -139,6 +148,8 @@ def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
         reference.take(f"r{number}", [element])
         agree(kernel, reference)
         assert replay(kernel.output) == replay(reference.output)
+        if choices["promote"] and data.draw(st.integers(0, 4)) == 0:
+            change_membership(data, kernel, reference)
 
 
 @given(st.data())

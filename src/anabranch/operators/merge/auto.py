@@ -8,6 +8,10 @@ the beginning.  There is no way back.
 
 Looking ahead costs one more hash of the payloads of each step while the merge is R3.
 
+A policy has the choices of R4, and is carried over with the state: `stable_lag` is that of the
+fast R3, `promote` that of R3 with a policy, and `shrink_only` is R4 from the start, for its
+two forms differ in when an end is made right.
+
 Papers: LMerge IV-G: properties that hold decide the algorithm; here, those that have held.
 """
 
@@ -16,12 +20,22 @@ from dataclasses import dataclass
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge import r3_kernel, r4_codec, r4_kernel
+from anabranch.operators.merge import (
+    r3_kernel,
+    r3_policy_codec,
+    r3_policy_kernel,
+    r4_codec,
+    r4_kernel,
+)
 from anabranch.operators.merge.contract import Arrival, Granularity, StepResult
-from anabranch.operators.merge.members import ReplicaStatus
+from anabranch.operators.merge.members import Members, ReplicaStatus
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
+from anabranch.operators.merge.r3_policy_state import R3PolicyState
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_carry import from_r3, meets_duplicate
 from anabranch.operators.merge.r4_state import R4State
+from anabranch.operators.merge.support import require_support
 from anabranch.operators.state_codec import kind_of
 from anabranch.operators.state_parts import CONTROL, Saved
 
@@ -30,19 +44,41 @@ from anabranch.operators.state_parts import CONTROL, Saved
 class AutoState:
     """The state of one lane, of whichever case it is; `step` changes it in place."""
 
-    current: R3State | R4State
+    current: R3State | R3PolicyState | R4State
 
     @classmethod
-    def empty(cls, schema: ElementSchema, *, shrink_only: bool = False) -> "AutoState":
-        """Nobody is attached and nothing has happened; `shrink_only` is R4 from the start."""
-        if shrink_only:
-            return cls(R4State.empty(schema, shrink_only=True))
-        return cls(R3State.empty(schema))
+    def empty(cls, schema: ElementSchema, *, policy: Policy = DEFAULT) -> "AutoState":
+        """Nobody is attached and nothing has happened.
+
+        Violations are judged after each step (`verdict`), whatever the policy.
+        """
+        require_support(MergeCase.R4, policy)
+        lag, promote = policy.stable_lag, policy.promote
+        if policy.shrink_only:
+            return cls(R4State.empty(schema, shrink_only=True, stable_lag=lag, promote=promote))
+        if promote:
+            return cls(R3PolicyState.empty(schema, policy=Policy(stable_lag=lag, promote=True)))
+        return cls(R3State.empty(schema, stable_lag=lag))
 
     @property
     def case(self) -> MergeCase:
         """The case that the merge has come to."""
-        return MergeCase.R3 if isinstance(self.current, R3State) else MergeCase.R4
+        return MergeCase.R4 if isinstance(self.current, R4State) else MergeCase.R3
+
+    @property
+    def members(self) -> Members:
+        """The replicas in columns."""
+        return self.current.members
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.current.alarm
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return self.current.stretches
 
     @property
     def schema(self) -> ElementSchema:
@@ -69,13 +105,17 @@ class AutoState:
         """Who is attached, in order, with frontier and whether its stables count."""
         return self.current.replicas
 
-    def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
-        """The number of this attachment; a new one starts from nothing (erratum L8)."""
-        return self.current.attach(name, attachment=attachment, guarantee=guarantee)
+    def attach(
+        self, name: str, *, attachment: int = 1, guarantee: int | None = None
+    ) -> StepResult:
+        """Let a replica take part; what that changes on the output, if one is promoted."""
+        found = self.current.attach(name, attachment=attachment, guarantee=guarantee)
+        return found if isinstance(found, StepResult) else step(self, [])
 
-    def detach(self, name: str) -> None:
+    def detach(self, name: str) -> StepResult:
         """Forget what a replica said; what it brought to the output stays."""
-        self.current.detach(name)
+        found = self.current.detach(name)
+        return found if isinstance(found, StepResult) else step(self, [])
 
     def to_bytes(self) -> bytes:
         """The whole state, of its case."""
@@ -84,9 +124,7 @@ class AutoState:
     @classmethod
     def from_bytes(cls, data: bytes, schema: ElementSchema) -> "AutoState":
         """The state that was written, of whichever case; StateError if it is neither."""
-        if kind_of(data) == r4_codec.KIND.name:
-            return cls(R4State.from_bytes(data, schema))
-        return cls(R3State.from_bytes(data, schema))
+        return cls(_kind(data).from_bytes(data, schema))
 
     def parts(self, *, since: int | None = None) -> Saved:
         """The state in parts, of its case; what the other case left behind is deleted."""
@@ -95,21 +133,31 @@ class AutoState:
     @classmethod
     def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "AutoState":
         """The state that was saved last, of whichever case; StateError if it is neither."""
-        if kind_of(parts.get(CONTROL, b"")) == r4_codec.KIND.name:
-            return cls(R4State.from_parts(parts, schema))
-        return cls(R3State.from_parts(parts, schema))
+        return cls(_kind(parts.get(CONTROL, b"")).from_parts(parts, schema))
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
         self.current.check()
 
 
+def _kind(data: bytes) -> type[R3State] | type[R3PolicyState] | type[R4State]:
+    """Which state these bytes are; R3 refuses what is neither by name."""
+    kinds: dict[str | None, type[R3PolicyState] | type[R4State]] = {
+        r4_codec.KIND.name: R4State,
+        r3_policy_codec.KIND.name: R3PolicyState,
+    }
+    return kinds.get(kind_of(data), R3State)
+
+
 def step(
     state: AutoState, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
 ) -> StepResult:
     """Take what arrived, change the state (perhaps its case), and return what came of it."""
-    if isinstance(state.current, R3State):
-        if not meets_duplicate(state.current, arrivals):
-            return r3_kernel.step(state.current, arrivals, granularity=granularity)
-        state.current = from_r3(state.current)
-    return r4_kernel.step(state.current, arrivals, granularity=granularity)
+    current = state.current
+    if not isinstance(current, R4State):
+        if not meets_duplicate(current, arrivals):
+            if isinstance(current, R3PolicyState):
+                return r3_policy_kernel.step(current, arrivals, granularity=granularity).result
+            return r3_kernel.step(current, arrivals, granularity=granularity)
+        current = state.current = from_r3(current)
+    return r4_kernel.step(current, arrivals, granularity=granularity)

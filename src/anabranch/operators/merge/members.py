@@ -5,18 +5,23 @@ numbers attachments of all names for ever: parts of a state name them by it.  A 
 of NEVER_UNITS says: complete from the beginning.  While a replica joins, its frontier is the
 stable that waits for it to be joined.
 
-Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing) and L9 (joining).
+If nobody is joined any more, nothing can progress: that is an `alarm`.  `promote` lets the one
+with the smallest guarantee be joined nevertheless; `promoted` is then the guarantee that it had
+(else NEVER_UNITS), and `stretches` has the times at which the output may be wrong for that.
+
+Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing), L9 (joining) and D5.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.errors import UsageError
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
 
-COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial")
+COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial", "promoted")
 """The columns of `Members`, in order."""
 
 
@@ -41,13 +46,16 @@ class Members:
     frontier: Ints
     last_seq: Ints
     serial: Ints
+    promoted: Ints
     next_serial: int = 0
+    had_joined: bool = False
+    stretches: list[Stretch] = field(default_factory=list)
 
     @classmethod
     def none(cls) -> "Members":
         """Nobody is attached."""
         empty = np.empty(0, np.int64)
-        return cls([], empty, empty, empty, empty, empty)
+        return cls([], empty, empty, empty, empty, empty, empty)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -90,6 +98,7 @@ class Members:
         self.frontier = np.append(self.frontier, NEVER_UNITS)
         self.last_seq = np.append(self.last_seq, NEVER_UNITS)
         self.serial = np.append(self.serial, self.next_serial)
+        self.promoted = np.append(self.promoted, NEVER_UNITS)
         self.next_serial += 1
 
     def remove(self, row: int) -> None:
@@ -101,6 +110,32 @@ class Members:
     def joined(self, frontier: int) -> Mask:
         """Whose stables count, now that the output is at this frontier."""
         return self.guarantee <= frontier
+
+    def trusted(self, frontier: int) -> Mask:
+        """Who is joined and was not promoted: what waits for such a one has been decided."""
+        trusted: Mask = self.joined(frontier) & (self.promoted == NEVER_UNITS)
+        return trusted
+
+    def alarm(self, frontier: int) -> Alarm | None:
+        """Who waits, if nobody is joined and somebody is attached (D5)."""
+        if not len(self) or self.joined(frontier).any():
+            return None
+        first = int(self.guarantee.argmin())
+        return Alarm(frontier, self.names[first], int(self.guarantee[first]))
+
+    def succeed(self, frontier: int) -> None:
+        """Promote the replica with the smallest guarantee, if nobody else is left."""
+        alarm = self.alarm(frontier)
+        if alarm is not None and self.had_joined:
+            self.promote(self.names.index(alarm.replica), frontier)
+        self.had_joined = self.had_joined or bool(self.joined(frontier).any())
+
+    def promote(self, row: int, frontier: int) -> None:
+        """Let this replica be joined early; one that is joined already stays as it is."""
+        if self.guarantee[row] > frontier:
+            guarantee = int(self.guarantee[row])
+            self.stretches.append(Stretch(frontier, guarantee, self.names[row]))
+            self.promoted[row], self.guarantee[row] = guarantee, NEVER_UNITS
 
     def lagging(self, lag: int) -> Ints:
         """The frontiers less this lag; FOREVER and NEVER stay as they are."""

@@ -67,6 +67,8 @@ def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
         conflicts=state.conflicts,
         owed=json.dumps([one.replica for one in state.owed]),
         mark=state.mark,
+        stable_lag=state.stable_lag,
+        promote=int(state.promotes),
     )
     events: dict[str, NDArray[Any]] = {"end": group.end}
     if isinstance(group, Bag):
@@ -90,7 +92,12 @@ def read_tables(streams: Streams, case: MergeCase, schema: ElementSchema) -> Ord
     control, header = streams.first()
     events, waiting, payload, held_payload = (streams.next() for _ in range(4))
     kind_of(case).require_payload(header, held_payload, schema)
-    state = OrderedState.empty(case, replace(schema, has_seq=False, has_replica=False))
+    state = OrderedState.empty(
+        case,
+        replace(schema, has_seq=False, has_replica=False),
+        stable_lag=int(header.get("stable_lag", "0")),
+        promote=header.get("promote", "0") == "1",
+    )
     state.members = read_members(control, header)
     state.last_start = _copy_of(control, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])

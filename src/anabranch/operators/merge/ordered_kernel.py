@@ -40,6 +40,7 @@ from anabranch.operators.merge.ordered_scan import (
     CLOCK_SIZE,
     CURRENT,
     FRONTIER,
+    LAG,
     LEADER,
     LENGTH,
     MOVES,
@@ -124,6 +125,7 @@ def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     )
     clock = np.zeros(CLOCK_SIZE, np.int64)
     clock[FRONTIER], clock[CURRENT], clock[LEADER] = state.frontier, state.current, NOBODY
+    clock[LAG] = state.stable_lag
     scan(rows, control, found, clock, held, state.case is MergeCase.R0)
     state.frontier, state.current = int(clock[FRONTIER]), int(clock[CURRENT])
     state.visits += int(clock[VISITS])

@@ -12,6 +12,11 @@ its own rule for what is at the current start (`r0`, `r1`, `r2`); all else is he
   whatever happens, and is decided as soon as that is so (erratum L9).
 * What is behind the current start is `late`, for nothing is remembered of it.
 
+* With `stable_lag` the output's frontier stays so far behind the replicas'.  With `promote`, if
+  all that are joined have left, the joining one with the smallest guarantee is believed: events
+  that ended before it may then be missing (`stretches`), and nothing else can be wrong, since
+  what is on the output never changes.
+
 A gap cannot be seen: a replica without an event looks like one that has none.  What another
 replica brings is on the output if it comes before a greater start does (LMerge V-C).
 
@@ -22,11 +27,13 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from anabranch.errors import UsageError
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.merge.contract import Outcome, Reason, Released
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
 
 
 @dataclass(slots=True)
@@ -53,7 +60,11 @@ class OrderedMerge(ABC):
     starts_increase = False
     """Whether two inserts of one replica with one start are a violation."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stable_lag: int = 0, promote: bool = False) -> None:
+        self.stable_lag = stable_lag
+        self.promotes = promote
+        self.stretches: list[Stretch] = []
+        self.had_joined = False
         self.frontier: Time = NEVER
         self.current: Time = NEVER
         self.replicas: dict[str, Source] = {}
@@ -75,21 +86,47 @@ class OrderedMerge(ABC):
                 f"{known.attachment} was attached before; give each attachment a greater number"
             )
             raise UsageError(message)
-        self.detach(replica)
+        self._forget(replica)
         self.replicas[replica] = Source(replica, attachment, guarantee)
+        self._succeed()
 
     def detach(self, replica: str) -> None:
         """Forget what this replica said; what it brought to the output stays."""
+        self._forget(replica)
+        self._succeed()
+
+    def _forget(self, replica: str) -> None:
         left = self.replicas.pop(replica, None)
         if left is not None:
             self.released += [Released(replica, e, Reason.ABANDONED) for e in left.held]
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        if not self.replicas or any(map(self.is_joined, self.replicas.values())):
+            return None
+        waiting = [(one.guarantee, one.name) for one in self.replicas.values()]
+        guarantee, name = min(
+            ((time, name) for time, name in waiting if time is not None), key=itemgetter(0)
+        )
+        return Alarm(self.frontier, name, guarantee)
+
+    def _succeed(self) -> None:
+        """By policy, promote the replica with the smallest guarantee if nobody else is left."""
+        if self.promotes and self.alarm is not None and self.had_joined:
+            self.promote(self.alarm.replica)
+        joined = any(map(self.is_joined, self.replicas.values()))
+        self.had_joined = self.had_joined or joined
 
     def promote(self, replica: str) -> None:
         """Believe a joining replica from now on; what is before its guarantee may be missing.
 
         What it has waiting comes out with the next element of any replica.
         """
-        self.replicas[replica].guarantee = None
+        source = self.replicas[replica]
+        if source.guarantee is not None and source.guarantee > self.frontier:
+            self.stretches.append(Stretch(self.frontier, source.guarantee, replica))
+            source.guarantee = None
 
     def is_joined(self, source: Source) -> bool:
         """Whether this replica is believed (erratum L9: from frontier >= guarantee on)."""
@@ -139,7 +176,7 @@ class OrderedMerge(ABC):
         source.frontier = e.time
         if not self.is_joined(source):
             return Reason.JOINING
-        return Reason.LEADS if e.time > self.frontier else Reason.FOLLOWS
+        return Reason.LEADS if e.time - self.stable_lag > self.frontier else Reason.FOLLOWS
 
     def _advance(self) -> list[Element]:
         """Move the frontier as far as the joined replicas allow, and decide what was held.
@@ -152,7 +189,7 @@ class OrderedMerge(ABC):
                 until = FOREVER if self.is_joined(source) else self.frontier
                 output.extend(self._release(source, until))
             joined = (s.frontier for s in self.replicas.values() if self.is_joined(s))
-            time = max(joined, default=NEVER)
+            time = max(joined, default=NEVER) - self.stable_lag
             if time <= self.frontier:
                 return output
             self.frontier = time

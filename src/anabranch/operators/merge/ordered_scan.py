@@ -13,7 +13,7 @@ Papers: LMerge IV-A to IV-C, the tests against MaxVs and MaxStable, with errata 
 
 from typing import Any, Final, NamedTuple
 
-from anabranch.batch.batch import ADJUST, FOREVER_UNITS, STABLE, Codes, Ints
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, STABLE, Codes, Ints
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.merge.contract import Reason
 
@@ -35,7 +35,8 @@ CURRENT: Final = 1
 LENGTH: Final = 2
 LEADER: Final = 3
 VISITS: Final = 4
-CLOCK_SIZE: Final = 5
+LAG: Final = 5
+CLOCK_SIZE: Final = 6
 
 _FIRST: Final = Reason.FIRST.code
 _LEADS: Final = Reason.LEADS.code
@@ -141,7 +142,7 @@ def judge_stable(rows: Any, control: Any, found: Any, clock: Any, i: Any) -> Non
         control.frontier[replica] = time
         if control.guarantee[replica] > clock[FRONTIER]:
             found.reasons[i] = _JOINING
-        elif time > clock[FRONTIER]:
+        elif behind(time, clock) > clock[FRONTIER]:
             found.reasons[i] = _LEADS
             clock[LEADER] = i
             advance(rows, control, found, clock)
@@ -158,11 +159,18 @@ def advance(rows: Any, control: Any, found: Any, clock: Any) -> None:
         time = clock[FRONTIER]
         for replica in range(control.guarantee.size):
             if control.guarantee[replica] <= clock[FRONTIER]:
-                time = max(time, control.frontier[replica])
+                time = max(time, behind(control.frontier[replica], clock))
         if time == clock[FRONTIER]:
             break
         clock[FRONTIER] = time
         put(found, clock, MOVES, time)
+
+
+@part
+def behind(time: Any, clock: Any) -> Any:
+    """How far the output may be when a replica is here; FOREVER passes at once."""
+    lag = clock[LAG]
+    return time if time == FOREVER_UNITS else max(time, NEVER_UNITS + lag) - lag
 
 
 @part

@@ -30,6 +30,7 @@ from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
 from anabranch.operators.state_parts import Blocks, Saved
 
 CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
@@ -58,10 +59,19 @@ class OrderedState:
     mark: int = 0
     next_held: int = 0
     blocks: Blocks = field(default_factory=Blocks.none)
+    stable_lag: int = 0
+    promotes: bool = False
 
     @classmethod
-    def empty(cls, case: MergeCase, schema: ElementSchema) -> "OrderedState":
-        """Nobody is attached and nothing has happened."""
+    def empty(
+        cls,
+        case: MergeCase,
+        schema: ElementSchema,
+        *,
+        stable_lag: int = 0,
+        promote: bool = False,
+    ) -> "OrderedState":
+        """Nobody is attached and nothing has happened; the choices are those of `policy`."""
         plain = replace(schema, has_seq=False, has_replica=False)
         if case not in CASES:
             message = (
@@ -74,7 +84,9 @@ class OrderedState:
         else:
             group = Bag(plain.payload, keyed=case is MergeCase.R2)
         held = Held.nothing(plain.payload)
-        return cls(case, plain, Members.none(), np.empty(0, np.int64), group, held)
+        state = cls(case, plain, Members.none(), np.empty(0, np.int64), group, held)
+        state.stable_lag, state.promotes = stable_lag, promote
+        return state
 
     @property
     def counts(self) -> dict[str, int]:
@@ -87,21 +99,43 @@ class OrderedState:
         """Who is attached, in order, with frontier and whether it is joined."""
         return self.members.status(self.frontier)
 
+    @property
+    def live(self) -> int:
+        """How many inserts are held back; nothing else of an ordered stream may change."""
+        return len(self.held)
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
     def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
         """The row of this attachment; a new one starts from nothing (errata L7 and L8)."""
         row = self.members.row_of_attachment(name, attachment)
         if row is not None:
             return row
         if name in self.members.names:
-            self.detach(name)
+            self._remove(name)
         self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.last_start = np.append(self.last_start, NEVER_UNITS)
         self.group.attach()
+        if self.promotes:
+            self.members.succeed(self.frontier)
         return len(self.members) - 1
 
     def detach(self, name: str) -> None:
         """Forget what a replica said; what it brought to the output stays."""
+        self._remove(name)
+        if self.promotes:
+            self.members.succeed(self.frontier)
+
+    def _remove(self, name: str) -> None:
         row = self.members.row_of(name, "detached")
         self.mark += 1
         rows = np.flatnonzero(self.held.replica == row)
@@ -120,7 +154,7 @@ class OrderedState:
 
         What it has waiting comes out with the next step.
         """
-        self.members.guarantee[self.members.row_of(name, "promoted")] = NEVER_UNITS
+        self.members.promote(self.members.row_of(name, "promoted"), self.frontier)
         self.mark += 1
 
     def number(self, count: int) -> Ints:
@@ -163,8 +197,10 @@ class OrderedState:
         members = len(self.members)
         assert len(self.last_start) == members, f"a replica without a last start: {self!r}"
         assert len(set(self.members.names)) == members, f"a name twice: {self!r}"
-        joined = self.members.joined(self.frontier)
-        assert (self.members.frontier[joined] <= self.frontier).all(), f"runs behind: {self!r}"
+        # What one that was promoted has waiting comes out with the next step.
+        joined = self.members.trusted(self.frontier)
+        reached = self.members.lagging(self.stable_lag)[joined]
+        assert (reached <= self.frontier).all(), f"runs behind: {self!r}"
         self.group.check()
         assert (len(self.group) > 0) == (self.current > NEVER_UNITS), f"no event: {self!r}"
         if isinstance(self.group, Bag):

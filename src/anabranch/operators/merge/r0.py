@@ -33,8 +33,8 @@ class MergeR0(OrderedMerge):
 
     starts_increase = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, stable_lag: int = 0, promote: bool = False) -> None:
+        super().__init__(stable_lag=stable_lag, promote=promote)
         self.last: Event | None = None
 
     def _take(self, e: Insert, source: Source) -> Reason:  # noqa: ARG002 - R0 asks nobody

@@ -36,8 +36,8 @@ from anabranch.operators.merge.ordered_reference import OrderedMerge, Source
 class MergeR1(OrderedMerge):
     """The reference merge of case R1."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, stable_lag: int = 0, promote: bool = False) -> None:
+        super().__init__(stable_lag=stable_lag, promote=promote)
         self.emitted: Counter[Event] = Counter()
 
     def _take(self, e: Insert, source: Source) -> Reason:

@@ -34,8 +34,8 @@ from anabranch.operators.merge.ordered_reference import OrderedMerge, Source
 class MergeR2(OrderedMerge):
     """The reference merge of case R2."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, stable_lag: int = 0, promote: bool = False) -> None:
+        super().__init__(stable_lag=stable_lag, promote=promote)
         self.emitted: dict[Hashable, Time] = {}
 
     def _take(self, e: Insert, source: Source) -> Reason:

@@ -276,7 +276,8 @@ class MergeR3:
             if self.policy.shrink_only and shown < end and self._output.may_remove(start):
                 return end
             return shown if min(end, shown) >= time else end
-        if said is None and max(start, self.frontier) < leader.promoted_from:
+        is_unsure = max(start, self.frontier) < leader.promoted_from
+        if is_unsure and (said is None or not self._output.may_remove(start)):
             # It need not know what ends before its guarantee, and denies what ends later.
             return min(shown, leader.promoted_from)
         if self._output.may_remove(start):

@@ -85,6 +85,7 @@ def new_state(schema: ElementSchema, header: dict[str, str], members: Members) -
         conflicts=int(header["conflicts"]),
         next_born=int(header.get("next_born", "0")),
         mark=int(header.get("mark", "0")),
+        stable_lag=int(header.get("stable_lag", "0")),
     )
 
 
@@ -97,6 +98,7 @@ def control_table(state: R3State) -> pa.Table:
         next_born=state.next_born,
         settled=state.settled.first,
         mark=state.mark,
+        stable_lag=state.stable_lag,
     )
     return members_table(state.members, header)
 

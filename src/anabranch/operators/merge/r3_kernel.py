@@ -36,9 +36,13 @@ from anabranch.operators.merge.r3_account import StepEnd, explain
 from anabranch.operators.merge.r3_emit import Output, name_gaps
 from anabranch.operators.merge.r3_index import Located, locate
 from anabranch.operators.merge.r3_loop import (
+    BY_ELEMENT,
     FRONTIER,
+    LAG,
+    MARK,
     NEWBORN,
     NEXT_BORN,
+    SLOWEST,
     Elements,
     Ledger,
     judge,
@@ -118,12 +122,17 @@ def _begin(state: R3State, arrivals: Sequence[Arrival], *, by_element: bool) -> 
         missing=state.agenda.missing,
         newborn=np.empty(count, np.int64),
         credit=np.empty(count, np.int64),
-        numbers=np.array(
-            [0, state.frontier, members.slowest, state.mark, state.next_born, by_element],
-            np.int64,
-        ),
+        numbers=_numbers(state, by_element=by_element),
     )
     return _Work(elements, ledger, located.created, np.empty(count, np.int8), Output())
+
+
+def _numbers(state: R3State, *, by_element: bool) -> Ints:
+    numbers = np.zeros(LAG + 1, np.int64)
+    numbers[FRONTIER], numbers[SLOWEST] = state.frontier, state.members.slowest
+    numbers[MARK], numbers[NEXT_BORN] = state.mark, state.next_born
+    numbers[BY_ELEMENT], numbers[LAG] = by_element, state.stable_lag
+    return numbers
 
 
 def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> Elements:
@@ -173,11 +182,11 @@ def _decide(state: R3State, work: _Work, *, by_element: bool = False) -> list[In
     More than one decides only if a stable lets a joining replica join that is further still.
     What that replica never promised to know must be decided by the one before it (L9).
     """
-    members, changed = state.members, []
+    members, lag, changed = state.members, state.stable_lag, []
     count = int(work.ledger.numbers[NEWBORN])
     newborn, work.queued = work.ledger.newborn[work.queued : count], count
-    while (leader := members.leader(state.frontier)) is not None:
-        time = int(members.frontier[leader])
+    while (leader := members.leader(state.frontier, lag=lag)) is not None:
+        time = int(members.lagging(lag)[leader])
         scope = {"frontier": state.frontier, "time": time, "mark": state.mark}
         decision = reconcile(state.nodes, state.agenda, newborn, leader, **scope)
         newborn = newborn[:0]

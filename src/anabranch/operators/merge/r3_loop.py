@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Codes, Ints, Mask
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Codes, Ints, Mask
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.merge.contract import Reason
 from anabranch.operators.merge.r3_nodes import (
@@ -100,6 +100,8 @@ NEXT_BORN: Final = 4
 """The rank of the next event that comes to the output."""
 BY_ELEMENT: Final = 5
 """1 if each element has its own output, 0 if the step has."""
+LAG: Final = 6
+"""How far the output's frontier stays behind the leader's."""
 
 
 @kernel
@@ -142,7 +144,9 @@ def judge_stable(time: Any, replica: Any, i: Any, ledger: Any) -> Any:
     ledger.numbers[SLOWEST] = slowest
     if not ledger.joined[replica]:
         return _JOINING
-    return _LEADS if time > ledger.numbers[FRONTIER] else _FOLLOWS
+    lag = ledger.numbers[LAG]
+    reached = time if time == FOREVER_UNITS else max(time, NEVER_UNITS + lag) - lag
+    return _LEADS if reached > ledger.numbers[FRONTIER] else _FOLLOWS
 
 
 @part

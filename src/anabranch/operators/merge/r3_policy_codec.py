@@ -28,7 +28,6 @@ from anabranch.operators.merge.r3_codec import (
     payload_table,
     read_rows,
 )
-from anabranch.operators.merge.r3_membership import Stretch
 from anabranch.operators.merge.r3_nodes import BORN, FLAGS, Nodes
 from anabranch.operators.merge.r3_policy_state import R3PolicyState, first_numbers, new_control
 from anabranch.operators.merge.r3_policy_table import (
@@ -111,7 +110,6 @@ def control_table(state: R3PolicyState) -> pa.Table:
         mark=state.mark,
         policy=json.dumps(state.policy.to_dict()),
         expelled=json.dumps(state.expelled),
-        stretches=json.dumps(state.stretches),
         **{name: int(state.numbers[place]) for name, place in _NUMBERS.items()},
     )
     more = {name: state.control[:, column] for name, column in _CONTROL.items()}
@@ -134,7 +132,7 @@ def new_state(
     state.settled = Settled(int(header["settled"]))
     state.control = _read_control(control, members, state.control)
     state.expelled = json.loads(header["expelled"])
-    state.stretches = [Stretch(*one) for one in json.loads(header["stretches"])]
+    members.promoted = state.control[:, PROMOTED].copy()
     state.mark = int(header["mark"])
     return state
 

@@ -61,6 +61,7 @@ from anabranch.operators.merge.r3_policy_table import (
     NODE,
     NUMBER,
     NUMBER_BASE,
+    PROMOTED,
     RESOLVED,
     RESOLVED_COLUMNS,
     SAID,
@@ -235,6 +236,7 @@ class Pass:
         members.frontier = control[:, FRONTIER].copy()
         members.guarantee = control[:, GUARANTEE].copy()
         members.last_seq = control[:, LAST_SEQ].copy()
+        members.promoted = control[:, PROMOTED].copy()
 
     def finish(self, granularity: Granularity) -> StepResult:
         """The result of all that was said; the state is ready for the next step."""
@@ -297,7 +299,7 @@ class Pass:
         state, rows, slowest = self.state, self.state.nodes.rows, self.state.members.slowest
         rows[spoken, SHOWN] = rows[spoken, OUT]
         for start, end, serial in self._stretches[: state.numbers[STRETCHES]].tolist():
-            state.stretches.append(Stretch(start, end, self._names[serial]))
+            state.members.stretches.append(Stretch(start, end, self._names[serial]))
         gone = self._gone[: state.numbers[GONE]]
         rows[gone, FLAGS] &= ~LISTED
         facts = rows[gone]

@@ -111,7 +111,8 @@ def agreed_end(table: Any, node: Any, leader: Any, time: Any) -> Any:
             return end
         return shown if min(end, shown) >= time else end
     promoted_from = table.control[leader, PROMOTED]
-    if said == ABSENT and max(start, frontier) < promoted_from:
+    is_unsure = max(start, frontier) < promoted_from
+    if is_unsure and (said == ABSENT or not may_remove(table, node)):
         # It need not know what ends before its guarantee, and denies what ends later.
         return min(shown, promoted_from)
     if may_remove(table, node):

@@ -101,7 +101,6 @@ class R3PolicyState:
     control: Ints
     numbers: Ints
     expelled: dict[str, int] = field(default_factory=dict)
-    stretches: list[Stretch] = field(default_factory=list)
     mark: int = 0
     elements: int = 0
     is_broken: bool = False
@@ -150,11 +149,12 @@ class R3PolicyState:
     @property
     def alarm(self) -> Alarm | None:
         """Set while replicas are attached and none of them can move the output (D5)."""
-        guarantee = self.members.guarantee
-        if not len(guarantee) or self.members.joined(self.frontier).any():
-            return None
-        first = int(guarantee.argmin())
-        return Alarm(self.frontier, self.members.names[first], int(guarantee[first]))
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
 
     @property
     def work(self) -> Work:
@@ -325,6 +325,7 @@ class R3PolicyState:
             (members.guarantee, GUARANTEE),
             (members.last_seq, LAST_SEQ),
             (members.serial, SERIAL),
+            (members.promoted, PROMOTED),
         ):
             assert (column == control[:, mine]).all(), f"members differ: {self!r}"
         assert control[:, ATTACHED].all(), f"who left is here: {self!r}"

@@ -22,6 +22,7 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.merge.members import Members, ReplicaStatus
 from anabranch.operators.merge.r3_agenda import Agenda
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
 from anabranch.operators.merge.r3_nodes import (
     ABSENT,
     BORN,
@@ -87,13 +88,15 @@ class R3State:
     next_born: int = 0
     mark: int = 0
     elements: int = 0
+    stable_lag: int = 0
     agenda: Agenda = field(default_factory=Agenda)
 
     @classmethod
-    def empty(cls, schema: ElementSchema) -> "R3State":
-        """Nobody is attached and nothing has happened."""
+    def empty(cls, schema: ElementSchema, *, stable_lag: int = 0) -> "R3State":
+        """Nobody is attached and nothing has happened; the choice is that of `policy`."""
         plain = replace(schema, has_seq=False, has_replica=False)
-        return cls(plain, Members.none(), Nodes(plain.payload), Settled())
+        nodes, settled = Nodes(plain.payload), Settled()
+        return cls(plain, Members.none(), nodes, settled, stable_lag=stable_lag)
 
     @property
     def live(self) -> int:
@@ -104,6 +107,16 @@ class R3State:
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         """Who is attached, in order, with frontier and whether its stables count."""
         return self.members.status(self.frontier)
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong; none, for nobody is promoted here."""
+        return tuple(self.members.stretches)
 
     @property
     def work(self) -> Work:
@@ -214,7 +227,8 @@ class R3State:
         assert (ranks < self.next_born).all(), f"a rank was not given yet: {self!r}"
         assert self.frontier < FOREVER_UNITS or not len(rows), f"the stream has ended: {self!r}"
         joined = self.members.joined(self.frontier)
-        assert (self.members.frontier[joined] <= self.frontier).all(), f"runs behind: {self!r}"
+        reached = self.members.lagging(self.stable_lag)[joined]
+        assert (reached <= self.frontier).all(), f"runs behind: {self!r}"
         assert len(set(self.members.names)) == len(self.members), f"a name twice: {self!r}"
         self.agenda.check(self.nodes, self.frontier)
         self._check_settled()

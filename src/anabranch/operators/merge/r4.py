@@ -37,26 +37,18 @@ Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from anabranch.errors import UsageError
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.merge.contract import Outcome, Reason
-from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
-
-Attachment: TypeAlias = tuple[str, int]
-"""A replica's name and the number of this attachment of it (erratum L8)."""
-
-
-@dataclass(slots=True)
-class Replica:
-    """One attachment, as we know it.  While it joins, `frontier` is its pending stable."""
-
-    key: Attachment
-    guarantee: Time | None
-    frontier: Time = NEVER
-    last_seq: int | None = None
+from anabranch.operators.merge.r3_membership import (
+    Alarm,
+    Attachment,
+    Membership,
+    Replica,
+    Stretch,
+)
+from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed, spared
 
 
 @dataclass(slots=True)
@@ -75,46 +67,66 @@ class MergeR4:
     never mentioned, when it had to be decided.
     """
 
-    def __init__(self, *, shrink_only: bool = False, stable_lag: int = 0) -> None:
+    def __init__(
+        self, *, shrink_only: bool = False, stable_lag: int = 0, promote: bool = False
+    ) -> None:
         self.shrink_only = shrink_only
         self.stable_lag = stable_lag
+        self.promote = promote
         self.frontier: Time = NEVER
         self.nodes: dict[Identity, Node] = {}
-        self.replicas: dict[str, Replica] = {}
+        self.members = Membership()
         self.settled: dict[Identity, Time] = {}
         self.conflicts = 0
         self.missing: list[tuple[str, Identity]] = []
 
+    @property
+    def replicas(self) -> dict[str, Replica]:
+        """The attached replicas, in the order of attaching."""
+        return self.members.replicas
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
-    ) -> None:
-        """Let a replica take part, or replace its old attachment by a new one."""
-        known = self.replicas.get(replica)
-        if known is not None and attachment <= known.key[1]:
-            message = (
-                f"merge: replica '{replica}' attaches with number {attachment}, but number "
-                f"{known.key[1]} was attached before; give each attachment a greater number"
-            )
-            raise UsageError(message)
-        self.detach(replica)
-        self.replicas[replica] = Replica((replica, attachment), guarantee)
+    ) -> tuple[Element, ...]:
+        """Let a replica take part, or replace its old attachment by a new one.
 
-    def detach(self, replica: str) -> None:
+        Who is promoted then may have a stable that waited: what it brings out is returned.
+        """
+        left = self.replicas.get(replica)
+        self.members.attach(replica, guarantee=guarantee, attachment=attachment)
+        return self._regroup(left)
+
+    def detach(self, replica: str) -> tuple[Element, ...]:
         """Forget what this replica said; what it brought to the output stays."""
-        left = self.replicas.pop(replica, None)
+        return self._regroup(self.replicas.pop(replica, None))
+
+    def _regroup(self, left: Replica | None) -> tuple[Element, ...]:
+        """After replicas came or left: who leads now, and what follows from that."""
         if left is not None:
             for node in self.nodes.values():
                 node.ends.pop(left.key, None)
-            self._forget_settled()
+        if self.promote:
+            self.members.promote(self.frontier)
+        return tuple(self._advance())
 
     def is_joined(self, replica: str) -> bool:
         """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
-        guarantee = self.replicas[replica].guarantee
-        return guarantee is None or guarantee <= self.frontier
+        return self.replicas[replica].is_joined(self.frontier)
 
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
         if replica not in self.replicas:
+            # A complete replica: nobody is promoted, and nothing can come out.
             self.attach(replica)
         source = self.replicas[replica]
         if seq is not None:
@@ -169,19 +181,20 @@ class MergeR4:
             return Outcome(Reason.FOLLOWS)
         source.frontier = e.time
         reason = Reason.FOLLOWS if self.is_joined(source.key[0]) else Reason.JOINING
-        output: list[Element] = []
-        # One stable may let a joining replica join, whose pending stable then counts as well.
-        while (time := (leader := self._leader()).frontier - self.stable_lag) > self.frontier:
-            reason = Reason.LEADS
-            output.extend(self._reconcile(leader, time))
-            self.frontier = time
-            output.append(Stable(self.frontier))
-        self._forget_settled()
-        return Outcome(reason, tuple(output))
+        output = tuple(self._advance())
+        return Outcome(Reason.LEADS if output else reason, output)
 
-    def _leader(self) -> Replica:
-        joined = [source for name, source in self.replicas.items() if self.is_joined(name)]
-        return max(joined, key=lambda source: source.frontier, default=Replica(("", 0), None))
+    def _advance(self) -> Iterator[Element]:
+        """Move the output's frontier as far as the joined replicas allow."""
+        # One stable may let a joining replica join, whose pending stable then counts as well.
+        while leader := self.members.leader(self.frontier):
+            time = leader.frontier - self.stable_lag
+            if time <= self.frontier:
+                break
+            yield from self._reconcile(leader, time)
+            self.frontier = time
+            yield Stable(self.frontier)
+        self._forget_settled()
 
     def _reconcile(self, leader: Replica, time: Time) -> Iterator[Element]:
         """The elements owed before the output's frontier moves to `time`."""
@@ -200,13 +213,22 @@ class MergeR4:
         have, want = node.output, node.ends.get(leader.key, Counter())
         times = {"frontier": self.frontier, "time": time}
         is_free = is_news = identity.start >= self.frontier
+        is_unsure = max(identity.start, self.frontier) < leader.promoted_from
+        if is_unsure and not (is_free and leader.key in node.ends and not want):
+            # It need not know what ends before its guarantee, and denies what ends later.
+            for end in spared(have, want):
+                until = min(end, leader.promoted_from)
+                want = want + Counter([until])
+                if until < end:
+                    _move(have, Change(end, until))
+                    yield _element(identity, Change(end, until))
         if not is_free:
             if not is_due(have, want, **times):
                 return
             is_news = is_denied(have, want, frontier=self.frontier) and not node.in_conflict
             node.in_conflict |= is_news
             self.conflicts += is_news
-        if is_news and leader.key not in node.ends:
+        if is_news and leader.key not in node.ends and not is_unsure:
             self.missing.append((leader.key[0], identity))
         for change in owed(have, want, free=is_free, **times, shrink_only=self.shrink_only):
             _move(have, change)

@@ -69,6 +69,19 @@ def owed(
     return changes
 
 
+def spared(have: Counter[Time], want: Counter[Time]) -> list[Time]:
+    """The ends of events of which a decider that was promoted need not know, ascending.
+
+    The output has so many events more; the smallest ends are the likeliest to be before the
+    decider's guarantee.
+
+    >>> spared(Counter([3, 5, 9]), Counter([7, 9]))
+    [3]
+    """
+    extra, lack = differences(have, want)
+    return extra[: max(len(extra) - len(lack), 0)]
+
+
 def differences(have: Counter[Time], want: Counter[Time]) -> tuple[list[Time], list[Time]]:
     """The ends that are too many and those that are lacking, both ascending."""
     return sorted((have - want).elements()), sorted((want - have).elements())

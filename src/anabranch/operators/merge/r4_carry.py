@@ -19,39 +19,50 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.contract import Arrival
-from anabranch.operators.merge.r3_nodes import ENDS
+from anabranch.operators.merge.r3_nodes import CONFLICT, ENDS, FLAGS, OUT, ROW
 from anabranch.operators.merge.r3_parts import blocks_of
+from anabranch.operators.merge.r3_policy_state import R3PolicyState
+from anabranch.operators.merge.r3_policy_table import HAD_JOINED
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.r4_lists import ABSENT
 from anabranch.operators.merge.r4_restore import Written, restore
 from anabranch.operators.merge.r4_state import R4State
-from anabranch.operators.merge.slots import LOW, Asked, Slots
+from anabranch.operators.merge.slots import HIGH, LOW, START, Asked, Slots
 
 
-def from_r3(state: R3State) -> R4State:
+def from_r3(state: R3State | R3PolicyState) -> R4State:
     """The same merge as R4; the R3 state must not be used any more.
 
-    Nodes keep their numbers, so their payloads need not be saved again.
+    Nodes keep their numbers, so their payloads need not be saved again.  Of a policy only what
+    both cases have can be carried over; who was promoted stays so.
     """
-    known = R4State.empty(state.schema)
+    if isinstance(state, R3PolicyState):
+        policy, ids = state.policy, state.by_rank()
+        known = R4State.empty(
+            state.schema, stable_lag=policy.stable_lag, promote=policy.promote
+        )
+        state.members.had_joined = bool(state.numbers[HAD_JOINED])
+    else:
+        known, ids = R4State.empty(state.schema, stable_lag=state.stable_lag), state.in_order()
     known.frontier, known.conflicts = state.frontier, state.conflicts
     known.members, known.settled = state.members, state.settled
     known.mark = state.mark + 1
-    blocks, ids, events = blocks_of(state.nodes).copy(), state.in_order(), state.events()
+    blocks, events = blocks_of(state.nodes).copy(), state.nodes.rows[ids]
     blocks.changed = np.where(blocks.held > 0, known.mark, blocks.changed)
-    ends = np.concatenate([events.output_end[:, None], events.ends], axis=1)
+    ends = np.concatenate([events[:, [OUT]], events[:, ENDS:]], axis=1)
     node, column = np.nonzero(ends != ABSENT)
     end = ends[node, column]
-    is_alive = (end > events.start[node]).astype(np.int64)
+    is_alive = (end > events[node, START]).astype(np.int64)
     rows = np.stack([node, column, end, is_alive], axis=1)
-    names = np.stack([events.start, events.high, events.low], axis=1)
-    in_conflict = events.in_conflict.astype(np.int64)
-    written = Written(ids, names, np.arange(len(ids)), in_conflict, rows, events.payload)
+    names = events[:, [START, HIGH, LOW]]
+    in_conflict = (events[:, FLAGS] & CONFLICT != 0).astype(np.int64)
+    payload = state.nodes.take(events[:, ROW])
+    written = Written(ids, names, np.arange(len(ids)), in_conflict, rows, payload)
     restore(known, written, blocks)
     return known
 
 
-def meets_duplicate(state: R3State, arrivals: Sequence[Arrival]) -> bool:
+def meets_duplicate(state: R3State | R3PolicyState, arrivals: Sequence[Arrival]) -> bool:
     """Whether this step may insert an event that its replica has already."""
     batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
     if not batches or any(batch.schema.payload != state.schema.payload for batch in batches):
@@ -71,7 +82,7 @@ def meets_duplicate(state: R3State, arrivals: Sequence[Arrival]) -> bool:
 
 
 def _columns(
-    state: R3State, arrivals: Sequence[Arrival], replicas: Sequence[str]
+    state: R3State | R3PolicyState, arrivals: Sequence[Arrival], replicas: Sequence[str]
 ) -> list[int | None]:
     """Of each replica its column of ends in the state; a new attachment has said nothing."""
     attachment = {arrival.replica: arrival.attachment for arrival in arrivals}
@@ -83,7 +94,9 @@ def _columns(
     return columns
 
 
-def _entries(state: R3State, batch: Batch, columns: Sequence[int | None]) -> tuple[Ints, Ints]:
+def _entries(
+    state: R3State | R3PolicyState, batch: Batch, columns: Sequence[int | None]
+) -> tuple[Ints, Ints]:
     """A number for each identity of the step, and the ends that the replicas give it."""
     hashes = hash_columns(read_table(conform(batch.payload, state.schema.payload)), len(batch))
     rows = np.flatnonzero(batch.kind != STABLE)

@@ -82,6 +82,7 @@ def control_table(state: R4State) -> pa.Table:
         conflicts=state.conflicts,
         shrink_only=int(state.shrink_only),
         stable_lag=state.stable_lag,
+        promote=int(state.promote),
         next_born=state.nodes.next_born,
         settled=state.settled.first,
         mark=state.mark,
@@ -96,6 +97,7 @@ def new_state(schema: ElementSchema, header: dict[str, str], members: Members) -
         plain,
         shrink_only=header["shrink_only"] == "1",
         stable_lag=int(header.get("stable_lag", "0")),
+        promote=header.get("promote", "0") == "1",
     )
     state.frontier, state.conflicts = int(header["frontier"]), int(header["conflicts"])
     state.members, state.settled = members, Settled(int(header.get("settled", "0")))

@@ -211,8 +211,10 @@ class Nodes:
             if sum(map(len, self.waiting[column])) > 2 * len(self) + _WASTE:
                 self.waiting[column] = [self._still(column)]
 
-    def due_before(self, time: int, column: int, pushed: Ints, *, in_order: bool) -> Ints:
-        """What a stable of this column must look at, each node once.
+    def due_before(
+        self, time: int, column: int, pushed: Ints, *, in_order: bool, all_of_them: bool = False
+    ) -> Ints:
+        """What a stable of this column must look at, each node once; or all that start before.
 
         `pushed` are nodes with a new DUE that are not on the heap yet; in the order of first
         arrival, if that matters.
@@ -226,6 +228,10 @@ class Nodes:
             is_due = pushed[:, 0] < time
             self.due.push(pushed[~is_due, 0], pushed[~is_due, 1])
             popped = np.append(self.due.pop_before(time), pushed[is_due, 1])
+            if all_of_them:
+                facts = self.facts[self.ids()]
+                there = (facts[:, BORN] != NOT_BORN) & (facts[:, START] < time)
+                waiting, popped = self.ids()[there], popped[:0]
         ids = np.empty(len(waiting) + len(popped), np.int64)
         count = int(pick_due(waiting, popped, self.facts, time, ids))
         ids = ids[:count]

@@ -117,6 +117,9 @@ class Pass:
     def run_each(self) -> None:
         """Let every stable count where it stands."""
         at = 0
+        # Since the last step a replica may have been promoted whose stable waited.
+        self._decide(show=True)
+        self._empty_for(len(self.reasons))
         while at < len(self.reasons):
             at = self._judge(at, each=True)
             if self._work.control[STOPPED]:
@@ -147,7 +150,9 @@ class Pass:
         lag = self.state.stable_lag
         leader = members.leader(frontier, lag=lag)
         time = ABSENT if leader is None else int(members.lagging(lag)[leader])
-        stable = Stable(0 if leader is None else leader + 1, frontier, time, shrink_only=False)
+        column = 0 if leader is None else leader + 1
+        guarantee = ABSENT if leader is None else int(members.promoted[leader])
+        stable = Stable(column, frontier, time, shrink_only=False, guarantee=guarantee)
         credited = self._work.credited[: self._work.control[CREDITED]]
         scratch, at = self._scratch(0), 0
         while at < len(credited):
@@ -164,7 +169,8 @@ class Pass:
         state, control, lag = self.state, self._work.control, self.state.stable_lag
         while (leader := state.members.leader(state.frontier, lag=lag)) is not None:
             time = int(state.members.lagging(lag)[leader])
-            stable = Stable(leader + 1, state.frontier, time, state.shrink_only)
+            guarantee = int(state.members.promoted[leader])
+            stable = Stable(leader + 1, state.frontier, time, state.shrink_only, guarantee)
             self._visit(stable, in_order=show)
             state.frontier = control[FRONTIER] = time
             self.deciders.append(leader)
@@ -181,7 +187,12 @@ class Pass:
         control[PUSHED] = 0
         self._hand_over()
         nodes = self.state.nodes.due_before(
-            stable.time, stable.column, pushed, in_order=in_order
+            stable.time,
+            stable.column,
+            pushed,
+            in_order=in_order,
+            # One that was promoted cuts what it does not know, due or not.
+            all_of_them=stable.guarantee > stable.frontier,
         )
         was_denied = self._is_in_conflict(nodes)
         scratch, at = self._scratch(len(nodes)), 0

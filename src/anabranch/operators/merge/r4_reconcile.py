@@ -49,12 +49,16 @@ _GONE: Final = ABSENT
 
 
 class Stable(NamedTuple):
-    """The stable that is to be passed on: who sends it, the frontier before, its time."""
+    """The stable that is to be passed on: who sends it, the frontier before, its time.
+
+    If its sender was promoted, it need not know what ends before `guarantee`, else ABSENT.
+    """
 
     column: int
     frontier: int
     time: int
     shrink_only: bool
+    guarantee: int
 
 
 class Scratch(NamedTuple):
@@ -80,10 +84,13 @@ def visit_some(nodes: Any, first: Any, stable: Any, work: Any, scratch: Any) -> 
         if not _is_room(work, scratch, have + want):
             return k
         compare(work.lists, node, stable.column, start, scratch)
+        is_unsure = max(start, stable.frontier) < stable.guarantee
+        if is_unsure:
+            have -= spare(work, node, start, stable, scratch)
         if start >= stable.frontier or _is_due(work.lists, node, stable, scratch):
             told = was_told(work.lists, node, stable.column)
             news = _is_news(work.facts, node, have - want, stable, scratch)
-            if news and not told and _is_anywhere(work.lists, node, start):
+            if news and not told and not is_unsure and _is_anywhere(work.lists, node, start):
                 scratch.missing[scratch.counts[MISSING]] = node
                 scratch.counts[MISSING] += 1
             if start >= stable.frontier and stable.shrink_only:
@@ -140,6 +147,27 @@ def compare(lists: Any, node: Any, column: Any, start: Any, scratch: Any) -> Non
         for _ in range(abs(more)):
             bags[which, counts[which]] = end
             counts[which] += 1
+
+
+@kernel
+def spare(work: Any, node: Any, start: Any, stable: Any, scratch: Any) -> Any:
+    """Leave alone what a promoted replica need not know, but not beyond its guarantee.
+
+    Returns how many events; they are not among the extra ones any more.
+    """
+    extra, extras = scratch.bags[EXTRA], scratch.counts[EXTRA]
+    count = max(extras - scratch.counts[LACK], 0)
+    took_back = was_told(work.lists, node, stable.column)
+    took_back = took_back and size(work.lists, node, stable.column, start) == 0
+    if count == 0 or (took_back and start >= stable.frontier):
+        return np.int64(0)
+    for k in range(count):
+        if extra[k] > stable.guarantee:
+            change(work, node, start, extra[k], stable.guarantee)
+    for k in range(count, extras):
+        extra[k - count] = extra[k]
+    scratch.counts[EXTRA] = extras - count
+    return count
 
 
 @part
@@ -316,18 +344,20 @@ def publish_some(credited: Any, first: Any, stable: Any, work: Any, scratch: Any
     """Put credited events on the output; returns where it had to stop, or how many.
 
     `stable` is the one that will be passed on first in this step, or has the time ABSENT.  Of
-    what starts before it only its sender's events are published: the rest would be removed.
+    what starts before it only its sender's events are published: the rest would be removed,
+    unless the sender was promoted and need not know it.
     """
     for k in range(first, credited.shape[0]):
         node, best = credited[k, 0], credited[k, 1]
         start = work.facts[node, START]
-        if start < stable.time:
+        decides = start < stable.time and max(start, stable.frontier) >= stable.guarantee
+        if decides:
             best = np.int64(stable.column)
         have, most = (
             total(work.lists, node, OUTPUT, start),
             total(work.lists, node, best, start),
         )
-        if start >= stable.time:
+        if not decides:
             for column in range(1, work.lists.single.shape[1]):
                 if total(work.lists, node, column, start) > most:
                     best, most = np.int64(column), total(work.lists, node, column, start)

@@ -20,6 +20,7 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.merge.members import Members, ReplicaStatus
+from anabranch.operators.merge.r3_membership import Alarm, Stretch
 from anabranch.operators.merge.r4_lists import OUTPUT, check_lists, count_ends, write_ends
 from anabranch.operators.merge.r4_nodes import DUE, Nodes
 from anabranch.operators.merge.settled import END, Settled
@@ -39,18 +40,25 @@ class R4State:
     conflicts: int
     shrink_only: bool
     stable_lag: int = 0
+    promote: bool = False
     mark: int = 0
 
     @classmethod
     def empty(
-        cls, schema: ElementSchema, *, shrink_only: bool = False, stable_lag: int = 0
+        cls,
+        schema: ElementSchema,
+        *,
+        shrink_only: bool = False,
+        stable_lag: int = 0,
+        promote: bool = False,
     ) -> "R4State":
         """Nobody is attached and nothing has happened; the choices are those of `policy`."""
         plain = replace(schema, has_seq=False, has_replica=False)
         nodes = Nodes(plain.payload)
         never = int(NEVER_UNITS)
         members, settled = Members.none(), Settled()
-        return cls(plain, members, nodes, settled, never, 0, shrink_only, stable_lag)
+        choices = (shrink_only, stable_lag, promote)
+        return cls(plain, members, nodes, settled, never, 0, *choices)
 
     @property
     def live(self) -> int:
@@ -62,20 +70,40 @@ class R4State:
         """Who is attached, in order, with frontier and whether its stables count."""
         return self.members.status(self.frontier)
 
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
     def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
         """The number of this attachment; a new one starts from nothing (erratum L8)."""
         row = self.members.row_of_attachment(name, attachment)
         if row is not None:
             return row
         if name in self.members.names:
-            self.detach(name)
+            self._remove(name)
         self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self.nodes.add_column()
+        if self.promote:
+            self.members.succeed(self.frontier)
         return len(self.members) - 1
 
     def detach(self, name: str) -> None:
-        """Forget what a replica said; what it brought to the output stays."""
+        """Forget what a replica said; what it brought to the output stays.
+
+        If another one is promoted then, its stable that waits counts with the next step.
+        """
+        self._remove(name)
+        if self.promote:
+            self.members.succeed(self.frontier)
+
+    def _remove(self, name: str) -> None:
         row = self.members.row_of(name, "detached")
         self.mark += 1
         self.members.remove(row)
@@ -132,7 +160,7 @@ class R4State:
         assert self.nodes.columns == len(self.members) + 1, repr(self)
         self._check_output(start, rows)
         self._check_watch(ids, start, rows)
-        joined = self.members.joined(self.frontier)
+        joined = self.members.trusted(self.frontier)
         behind = self.members.lagging(self.stable_lag)[joined] <= self.frontier
         assert behind.all(), f"runs behind: {self!r}"
         assert len(set(self.members.names)) == len(self.members), f"a name twice: {self!r}"

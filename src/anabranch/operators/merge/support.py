@@ -2,9 +2,10 @@
 
 * R3 has all of them: the two places of LMerge V-A at which a merge may wait or hurry (when an
   event comes, when an end changes) are those of Algorithm R3, with one event per identity.
-* R4 has `violations`, `shrink_only` and `stable_lag`: with several events per identity it would
-  first have to be said which of them an adjust shows, or a vote is about.
-* R0 to R2 have `violations`: they emit at once, and what they emit never changes.
+* R4 has `violations`, `shrink_only`, `stable_lag` and `promote`: with several events per
+  identity it would first have to be said which of them an adjust shows, or a vote is about.
+* R0 to R2 have `violations`, `stable_lag` and `promote`: they emit at once, and what they emit
+  never changes.
 
 A stream that declares nothing is merged as R4 (it may have to be), so it has R4's choices.
 
@@ -24,14 +25,14 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.choose import Choice
 from anabranch.operators.merge.policy import DEFAULT, Policy
 
-_ORDERED: Final = frozenset({"violations"})
+_ORDERED: Final = frozenset({"violations", "stable_lag", "promote"})
 
 CHOICES: Final[Mapping[MergeCase, frozenset[str]]] = {
     MergeCase.R0: _ORDERED,
     MergeCase.R1: _ORDERED,
     MergeCase.R2: _ORDERED,
     MergeCase.R3: frozenset(DEFAULT.to_dict()),
-    MergeCase.R4: frozenset({"violations", "shrink_only", "stable_lag"}),
+    MergeCase.R4: _ORDERED | {"shrink_only"},
 }
 """What each case lets one choose."""
 

@@ -1,0 +1,176 @@
+"""Erratum D5 in every case: after a promotion the output is right outside the stretches."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from merge_r4_driver import KernelR4, ReferenceR4
+from open_driver import Opened
+from ordered_driver import Kernel, Reference
+from policy_driver import Run
+
+from anabranch.model.element import Element
+from anabranch.model.history import History, replay
+from anabranch.model.properties import MergeCase
+from anabranch.model.time import FOREVER
+from anabranch.operators.merge.policy import Policy
+from anabranch.testing.strategies import histories, presentations
+
+NAMES = ["r0", "r1", "r2"]
+GUARANTEES = st.sampled_from([None, None, 2, 5, 9, FOREVER])
+
+
+def bags(kind, granularity="batch"):
+    def build(lag, shrink_only):
+        more = {} if kind is ReferenceR4 else {"granularity": granularity}
+        return kind(shrink_only=shrink_only, stable_lag=lag, promote=True, **more)
+
+    return build
+
+
+def ordered(case, kind, **more):
+    def build(lag, _):
+        return kind(case, stable_lag=lag, promotes=True, **more)
+
+    return build
+
+
+@dataclass
+class ReferenceR3:
+    """The element-by-element merge R3, and all that it said."""
+
+    run: Run
+
+    def attach(self, name, guarantee, attachment):
+        self.run.note(self.run.merge.attach(name, guarantee=guarantee, attachment=attachment))
+
+    def detach(self, name):
+        self.run.note(self.run.merge.detach(name))
+
+    def take(self, name, elements):
+        for element in elements:
+            self.run.take(name, element)
+
+    @property
+    def merge(self):
+        return self.run.merge
+
+    @property
+    def output(self):
+        return self.run.output
+
+
+def keyed(lag, shrink_only):
+    policy = Policy(stable_lag=lag, shrink_only=shrink_only, promote=True)
+    return ReferenceR3(Run.of(policy, 0))
+
+
+def opened(case, granularity, first=None):
+    def build(lag, shrink_only):
+        shrink_only = shrink_only and case in (MergeCase.R3, MergeCase.R4)
+        policy = Policy(stable_lag=lag, shrink_only=shrink_only, promote=True)
+        return Opened(case, policy, granularity, first)
+
+    return build
+
+
+MERGES = {
+    "r3": (MergeCase.R3, keyed),
+    **{
+        f"{truth.value} opened as {case.value} by {granularity}": (
+            truth,
+            opened(case, granularity, MergeCase.R3),
+        )
+        for granularity in ("element", "batch")
+        for truth, case in (
+            *((one, one) for one in MergeCase),
+            (MergeCase.R3, MergeCase.R4),
+        )
+    },
+    "r4": (MergeCase.R4, bags(ReferenceR4)),
+    "r4 by element": (MergeCase.R4, bags(KernelR4, "element")),
+    "r4 by batch": (MergeCase.R4, bags(KernelR4)),
+    **{
+        f"{case.value}{name}": (case, ordered(case, kind, **more))
+        for case in (MergeCase.R0, MergeCase.R1, MergeCase.R2)
+        for name, kind, more in (
+            ("", Reference, {}),
+            (" by element", Kernel, {"granularity": "element"}),
+            (" by batch", Kernel, {}),
+        )
+    },
+}
+
+
+@dataclass
+class Script:
+    """Replicas that come with a guarantee, speak and go: the truth, and who says what."""
+
+    data: st.DataObject
+    case: MergeCase
+    merge: object
+    truth: History
+    waiting: dict[str, list[Element]] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def attach(self):
+        """A replica is right about what ends at its guarantee or later, and only about that."""
+        name, guarantee = self.data.draw(st.sampled_from(NAMES)), self.data.draw(GUARANTEES)
+        events = self.truth.events()
+        if guarantee is not None:
+            told = st.lists(st.booleans(), min_size=len(events), max_size=len(events))
+            picked = zip(events, self.data.draw(told), strict=True)
+            events = [event for event, yes in picked if yes or event.end >= guarantee]
+        shown = presentations(History.from_events(events), case=self.case)
+        self.waiting[name] = self.data.draw(shown)
+        self.numbers[name] = self.numbers.get(name, 0) + 1
+        self.merge.attach(name, guarantee, self.numbers[name])
+
+    def detach(self):
+        name = self.data.draw(st.sampled_from(sorted(self.waiting)))
+        del self.waiting[name]
+        self.merge.detach(name)
+
+    def push(self):
+        name = self.data.draw(st.sampled_from(sorted(self.waiting)))
+        count = self.data.draw(st.integers(1, 6))
+        said, self.waiting[name] = self.waiting[name][:count], self.waiting[name][count:]
+        if said:
+            self.merge.take(name, said)
+        if isinstance(self.merge, Opened) and self.data.draw(st.booleans()):
+            self.merge.restart()
+
+    def step(self):
+        actions = [self.attach]
+        if self.waiting:
+            actions += [self.push] * 5 + [self.detach]
+        self.data.draw(st.sampled_from(actions))()
+
+    @property
+    def stretches(self):
+        is_reference = hasattr(self.merge, "merge")
+        return (self.merge.merge if is_reference else self.merge.state).stretches
+
+
+def alive(history, time):
+    """Who is alive then; until when may still be open."""
+    return [event.identity for event in history.snapshot(time)]
+
+
+@pytest.mark.parametrize("name", MERGES)
+@given(st.data())
+def test_after_a_promotion_the_output_is_right_outside_the_stretches(name, data):
+    case, build = MERGES[name]
+    lag = data.draw(st.sampled_from([0, 0, 2]))
+    merge = build(lag, data.draw(st.booleans()))
+    truth = data.draw(histories(case=case, max_events=5, max_time=10))
+    script = Script(data, case, merge, truth)
+    for _ in range(data.draw(st.integers(1, 25))):
+        script.step()
+        out = replay(merge.output)
+        assert out.violations == ()
+        for time in range(-1, 14):
+            unsure = any(one.start <= time < one.end for one in script.stretches)
+            if time < out.frontier and not unsure:
+                assert alive(out.history, time) == alive(script.truth, time)
