@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, runs
 from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4
+from policy_kernel_driver import time_of
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.codec import to_elements
@@ -14,6 +15,7 @@ from anabranch.errors import SchemaError, StateError
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
+from anabranch.model.time import FOREVER
 from anabranch.operators.merge import auto
 from anabranch.operators.merge.auto import AutoState
 from anabranch.operators.merge.contract import Arrival, Reason
@@ -24,6 +26,8 @@ from anabranch.operators.merge.r4_state import R4State
 from anabranch.testing.strategies import interleavings, replicas
 
 GRANULARITIES = st.sampled_from(["batch", "element"])
+
+LAGS = st.sampled_from([0, 0, 1, 4])
 
 
 @dataclass
@@ -60,10 +64,11 @@ def steps(data, arrived):
 def test_auto_has_the_history_whatever_the_case(case, data):
     streams = data.draw(replicas(case=case))
     arrived = data.draw(interleavings(streams))
-    merge = Auto(granularity=data.draw(GRANULARITIES))
+    lag, promote = data.draw(st.sampled_from([0, 0, 3])), data.draw(st.booleans())
+    merge = Auto(granularity=data.draw(GRANULARITIES), stable_lag=lag, promote=promote)
     for stop, some in steps(data, arrived):
         merge.step(some)
-        if stop:
+        if stop and not lag:
             judge_prefix(merge.output, arrived[:stop], len(streams))
         if data.draw(st.booleans()):
             merge.restart()
@@ -78,7 +83,8 @@ def test_auto_has_the_history_whatever_the_case(case, data):
 def test_auto_by_element_says_what_r4_says_and_gives_the_same_reasons(data):
     streams = data.draw(replicas(case=data.draw(st.sampled_from([MergeCase.R3, MergeCase.R4]))))
     arrived = data.draw(interleavings(streams))
-    merge, reference = Auto(granularity="element"), ReferenceR4()
+    choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
+    merge, reference = Auto(granularity="element", **choices), ReferenceR4(**choices)
     for name, elements in [(f"r{number}", []) for number in range(len(streams))]:
         merge.step([(name, elements)])
         reference.attach(name)
@@ -88,6 +94,47 @@ def test_auto_by_element_says_what_r4_says_and_gives_the_same_reasons(data):
             reference.take(name, elements)
         assert merge.output == reference.output
         assert merge.reasons == reference.reasons
+
+
+@given(st.data())
+def test_auto_by_element_says_what_r4_says_whoever_comes_and_goes(data):
+    """Joining, leaving and promoted replicas of one history: R3's rules are those of R4."""
+    case = data.draw(st.sampled_from([MergeCase.R3, MergeCase.R4]))
+    streams = data.draw(replicas(case=case, min_inputs=3, phantoms=0))
+    arrived = data.draw(interleavings(streams))
+    choices = {"stable_lag": data.draw(LAGS), "promote": True}
+    merge, reference = Auto(granularity="element", **choices), ReferenceR4(**choices)
+    numbers = {}
+    for number in range(3):
+        change_members(data, (merge, reference), numbers, f"r{number}")
+    for _, came in steps(data, arrived):
+        some = [(name, elements) for name, elements in came if name in numbers]
+        merge.step(some)
+        for name, elements in some:
+            reference.take(name, elements)
+        assert merge.output == reference.output
+        assert merge.reasons == reference.reasons
+        name = data.draw(st.sampled_from(["r0", "r1", "r2"]))
+        if data.draw(st.booleans()):
+            change_members(data, (merge, reference), numbers, name)
+        elif name in numbers and data.draw(st.booleans()):
+            del numbers[name]
+            for one in (merge, reference):
+                one.detach(name)
+        if data.draw(st.booleans()):
+            merge.restart()
+        assert merge.output == reference.output
+        stretches = [(time_of(a), time_of(b), c) for a, b, c in merge.state.stretches]
+        assert stretches == list(reference.merge.stretches)
+
+
+def change_members(data, merges, numbers, name):
+    guarantee = data.draw(st.sampled_from([None, None, 2, 5, FOREVER]))
+    numbers[name] = data.draw(st.integers(1, 3)) + numbers.get(name, 0)
+    if name in merges[1].merge.replicas:
+        numbers[name] = merges[1].merge.replicas[name].key[1] + 1
+    for merge in merges:
+        merge.attach(name, guarantee, numbers[name])
 
 
 @given(st.data())

@@ -12,6 +12,8 @@ from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge.r3 import MergeR3
 from anabranch.operators.merge.r3_nodes import BLOCK
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.testing.strategies import interleavings, replicas
@@ -22,7 +24,9 @@ GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 @given(st.data())
 def test_by_element_the_output_is_the_reference_s_element_by_element(data):
     arrived = data.draw(st.one_of(quarrels(), replicas().flatmap(interleavings)))
-    kernel, reference = Kernel(granularity="element"), Reference()
+    lag = data.draw(st.sampled_from([0, 0, 1, 4]))
+    kernel = Kernel(R3State.empty(SCHEMA, stable_lag=lag), granularity="element")
+    reference = Reference(MergeR3(policy=Policy(stable_lag=lag)))
     for number in range(1 + max((number for number, _ in arrived), default=0)):
         guarantee = data.draw(GUARANTEES)
         kernel.attach(f"r{number}", guarantee)

@@ -19,9 +19,12 @@ from merge_driver import (
 
 from anabranch.batch.codec import to_elements
 from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
-from anabranch.model.time import FOREVER
+from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.merge.contract import Arrival, Bucket, count_buckets
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge.r3 import MergeR3
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.testing.strategies import interleavings, replicas
 
@@ -59,7 +62,9 @@ def test_kernel_any_cut_any_restart_same_history(data):
 @given(st.data())
 def test_kernel_and_reference_agree_after_every_element_whatever_comes(data):
     arrived = data.draw(quarrels())
-    kernel, reference = Kernel(), Reference()
+    lag = data.draw(st.sampled_from([0, 0, 1, 4]))
+    kernel = Kernel(R3State.empty(SCHEMA, stable_lag=lag))
+    reference = Reference(MergeR3(policy=Policy(stable_lag=lag)))
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
         kernel.attach(f"r{number}", guarantee)
@@ -72,6 +77,26 @@ def test_kernel_and_reference_agree_after_every_element_whatever_comes(data):
         assert kernel.live == reference.live
         assert kernel.conflicts == reference.conflicts
         assert len(kernel.state.settled) == len(reference.merge.settled)
+
+
+@given(st.data())
+def test_with_a_lag_the_output_is_compatible_at_every_step_and_equivalent_at_the_end(data):
+    streams, lag = data.draw(replicas()), data.draw(st.integers(1, 5))
+    arrived = data.draw(interleavings(streams))
+    state = R3State.empty(SCHEMA, stable_lag=lag)
+    merge = Kernel(state, granularity=data.draw(st.sampled_from(["batch", "element"])))
+    expected = NEVER
+    for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
+        merge.step(runs(arrived[start:stop]))
+        out, seen = replay(merge.output), prefixes(arrived[:stop], len(streams))
+        assert out.violations == ()
+        assert compatible(out, seen)
+        expected = max([expected, *(one.frontier - lag for one in seen)])
+        assert out.frontier == expected
+        if data.draw(st.booleans()):
+            merge.restart()
+    assert History.of(merge.output) == History.of(streams[0])
+    assert (merge.live, merge.conflicts) == (0, 0)
 
 
 @given(st.data())

@@ -110,6 +110,10 @@ class Settled:
             self._changed |= dict.fromkeys(blocks, mark)
         self._next += count
 
+    def reopen(self, mark: int) -> None:
+        """The block of the next entry was saved, though all its names may be forgotten."""
+        self._changed.setdefault(self._next >> BLOCK_BITS, mark)
+
     def forget(self, slowest: int, mark: int) -> None:
         """Drop what no replica may mention, if the slowest of them is at this frontier."""
         ends = self.all()[:, END]

@@ -56,3 +56,5 @@ def read_settled_parts(
         first = int(header_of(table)["mark"])
         rows = read_settled(table)[settled.next - first : end - first]
         settled.remember(rows[:, : LOW + 1], rows[:, END], mark)
+    if f"settled/{end >> BLOCK_BITS}" in parts:
+        settled.reopen(mark)

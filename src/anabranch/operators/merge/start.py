@@ -3,7 +3,7 @@
 `open_merge` begins, `from_parts` goes on from what was saved; the rest is asked of the `Merge`:
 
     step             take what arrived; its result, and whom the policy detaches
-    attach, detach   who takes part; what that changes on the output, to be written like a step's
+    attach, detach   who takes part; what that changes on the output, to be written too
     parts            what changed since the last save
 
 Which state is behind it follows from case and policy: R0, R1 and R2 have one; R3 has a fast one
