@@ -100,6 +100,7 @@ class R4State:
         If another one is promoted then, its stable that waits counts with the next step.
         """
         self._remove(name)
+        self.settled.forget(self.members.slowest, self.mark)
         if self.promote:
             self.members.succeed(self.frontier)
 
@@ -108,7 +109,6 @@ class R4State:
         self.mark += 1
         self.members.remove(row)
         self.nodes.remove_column(row + 1)
-        self.settled.forget(self.members.slowest, self.mark)
 
     def ends(self, ids: Ints) -> Ints:
         """The rows of all ends of these nodes.
