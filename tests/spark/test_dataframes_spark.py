@@ -10,6 +10,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
+from anabranch.spark import run as runs
 from anabranch.spark.merged import Merged
 from anabranch.testing.asserts import assert_valid
 
@@ -134,6 +135,26 @@ def test_a_restart_with_other_lanes_is_refused(spark: Any, tmp_path: Path) -> No
     other = ab.merge(merged.stream, lanes=3)
     with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
         other.start(tmp_path / "ck", once=True)
+
+
+def test_a_checkpoint_that_forgot_a_trigger_is_refused(spark: Any, tmp_path: Path) -> None:
+    """Spark would run the trigger anew on a state that has seen it, and lose its rows."""
+    merged = stream_of(spark, tmp_path)
+    merged.start(tmp_path / "ck", once=True).wait()
+    for log in ("offsets", "commits"):
+        last = max(int(path.name) for path in (tmp_path / "ck" / log).glob("[0-9]*"))
+        (tmp_path / "ck" / log / str(last)).unlink()
+    with pytest.raises(StateError, match="entries of the checkpoint are lost"):
+        merged.start(tmp_path / "ck", once=True)
+
+
+def test_a_first_start_that_died_may_be_started_again(spark: Any, tmp_path: Path) -> None:
+    merged, ck, out = stream_of(spark, tmp_path), tmp_path / "ck", tmp_path / "out"
+    begun = runs.Run("died", "", 2, "R3", "int", ("name: string",), ())
+    for place in (out, ck / "late"):
+        runs.write(begun, place)
+    merged.start(ck, once=True, elements=out).wait()
+    assert history(spark.read.parquet(f"{out}/*").collect()) == TRUTH
 
 
 def test_a_view_by_itself_keeps_what_it_does_not_show(spark: Any, tmp_path: Path) -> None:

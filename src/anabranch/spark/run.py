@@ -71,7 +71,7 @@ def find(output: Path, checkpoint: Path) -> Run | None:
             f"{theirs.run}; name two folders of one run, or two new ones"
         )
         raise StateError(message)
-    _require_written(output, checkpoint)
+    require_written(output, checkpoint)
     return ours
 
 
@@ -81,7 +81,13 @@ def _content(folder: Path) -> set[str]:
     return {name for name in names if not name.startswith(_BESIDE)}
 
 
-def _require_written(output: Path, checkpoint: Path) -> None:
+def is_unused(folder: Path) -> bool:
+    """Whether nothing is there, but perhaps what a first start left that died."""
+    names = (path.name for path in folder.rglob("*") if path.is_file())
+    return all(name == FILE or name.startswith(_BESIDE) for name in names)
+
+
+def require_written(output: Path, checkpoint: Path) -> None:
     """Refuse an output that lacks what its checkpoint says was written last, and the reverse.
 
     Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
@@ -92,7 +98,7 @@ def _require_written(output: Path, checkpoint: Path) -> None:
             f"{output}: the checkpoint {checkpoint} says that trigger {committed} was written, "
             f"but {trigger_folder(output, PROGRESS, committed)} is not there: rows of the "
             "output were removed; restore the folder, or name a new output and a new "
-            "checkpoint: then all of the inbox is merged again"
+            "checkpoint: then all of the input is merged again"
         )
         raise StateError(message)
     # Spark would begin the trigger anew on a state that has seen its first attempt.
@@ -101,7 +107,7 @@ def _require_written(output: Path, checkpoint: Path) -> None:
         message = (
             f"{checkpoint}: its last trigger is {begun}, but {ahead} was written by a later "
             "one: entries of the checkpoint are lost, or it is an old copy; restore it, or "
-            "name a new output and a new checkpoint: then all of the inbox is merged again"
+            "name a new output and a new checkpoint: then all of the input is merged again"
         )
         raise StateError(message)
 

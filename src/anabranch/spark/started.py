@@ -237,7 +237,7 @@ def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> ru
     from anabranch.spark.merged import describe
 
     found = None if folder is None else runs.read(folder)
-    if folder is not None and found is None and folder.exists() and any(folder.iterdir()):
+    if folder is not None and found is None and not runs.is_unused(folder):
         message = f"{folder}: holds a checkpoint that ab.merge did not begin; name a new folder"
         raise StateError(message)
     number = found.run if found else merged.spec.run
@@ -245,17 +245,20 @@ def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> ru
     wanted = runs.Run(run=number, inbox="", founders=names, **describe(merged))
     if found is not None and folder is not None:
         runs.require_same(found, wanted, folder)
+        runs.require_written(folder, folder)  # the records of the triggers are there too
     outputs = [local(str(sink)) for sink in sinks.values() if not callable(sink)]
     for output in outputs:
         if output is not None and output.parent != folder:
             _require_own(output, wanted, is_new=found is None)
-    for place in [*outputs, folder]:
+    for place in [*outputs, folder]:  # the checkpoint last: only then is it a run
         if place is not None and found is None:
             runs.write(wanted, place)
     return wanted
 
 
 def _require_own(output: Path, wanted: runs.Run, *, is_new: bool) -> None:
+    if is_new and runs.is_unused(output):
+        return
     theirs = runs.read(output)
     used = output.exists() and any(output.iterdir())
     if (theirs is not None and theirs.run != wanted.run) or (theirs is None and used):
