@@ -44,7 +44,7 @@ def part(function: _Function) -> _Function:
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A view of the array that cannot be written to."""
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

@@ -57,7 +57,7 @@ def explain(elements: Elements, ledger: Ledger, end: StepEnd, reasons: Codes) ->
     corrected = int(explain_all(ledger.rows, elements, frozen(decided), reasons))
     count = int(ledger.numbers[NEWBORN])
     newborn, credit = ledger.newborn[:count], ledger.credit[:count]
-    brought = (credit != NOBODY) & (ledger.rows[newborn, OUT] != ABSENT)
+    brought = (credit != NOBODY) & (ledger.rows[:, OUT][newborn] != ABSENT)
     reasons[credit[brought]] = _FIRST
     _explain_stables(ledger, end, reasons)
     return corrected

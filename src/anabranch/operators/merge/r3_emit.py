@@ -4,12 +4,14 @@ Payloads are copied once, when the batch is made, so nodes must stay until then.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Codes, Ints
 from anabranch.batch.buffers import to_arrow
+from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.values import to_payloads
 from anabranch.operators.merge.contract import GAPS_SHOWN, Gap, Reason
 from anabranch.operators.merge.r3_loop import Elements
@@ -43,18 +45,16 @@ class Output:
         _, first = np.unique(rows[:, BORN], return_index=True)
         ids, rows = ids[first], rows[first]
         end = np.where(rows[:, OUT] == ABSENT, rows[:, START], rows[:, OUT])
-        self._add(ADJUST, rows[:, START], end, rows[:, SHOWN], rows[:, ROW])
+        self._add(ADJUST, np.stack((rows[:, START], end, rows[:, SHOWN], rows[:, ROW])))
         self.adjusts += len(rows)
         nodes.rows[ids, SHOWN] = rows[:, OUT]
         nodes.rows[ids, FLAGS] = rows[:, FLAGS] & ~CREDITED
 
     def add_new(self, nodes: Nodes, ids: Ints) -> None:
         """The events among these nodes that came to the output and are still there."""
-        out = nodes.rows[ids, OUT]
-        ids, out = ids[out != ABSENT], out[out != ABSENT]
-        nothing = np.zeros(len(ids), np.int64)
-        self._add(INSERT, nodes.rows[ids, START], out, nothing, nodes.rows[ids, ROW])
-        nodes.rows[ids, SHOWN] = out
+        columns = np.empty((4, len(ids)), np.int64)
+        count = int(show_new(nodes.rows, frozen(ids), columns))
+        self._add(INSERT, columns[:, :count])
 
     def add_inserts(
         self, nodes: Nodes, elements: Elements, reasons: Codes, begin: int, end: int
@@ -63,7 +63,8 @@ class Output:
         rows = begin + np.flatnonzero(reasons[begin:end] == Reason.FIRST.code)
         nothing = np.zeros(len(rows), np.int64)
         payload = nodes.rows[elements.node[rows], ROW]
-        self._add(INSERT, elements.start[rows], elements.end[rows], nothing, payload)
+        columns = (elements.start[rows], elements.end[rows], nothing, payload)
+        self._add(INSERT, np.stack(columns))
 
     def add_stable(self, time: int) -> None:
         """The output's frontier is here now."""
@@ -79,9 +80,24 @@ class Output:
         payload = payload_of(state.nodes, payload_row)
         return Batch(state.schema, np.repeat(kinds, sizes), start, end, old_end, payload)
 
-    def _add(self, kind: int, *columns: Ints) -> None:
-        if len(columns[0]):
-            self._pieces.append((kind, np.stack(columns)))
+    def _add(self, kind: int, columns: Ints) -> None:
+        if columns.shape[1]:
+            self._pieces.append((kind, columns))
+
+
+@kernel
+def show_new(rows: Any, ids: Any, columns: Any) -> Any:
+    """Those of these nodes that are on the output, as inserts; returns how many they are."""
+    count = 0
+    for k in range(ids.size):
+        node = ids[k]
+        out = rows[node, OUT]
+        if out != ABSENT:
+            columns[0, count], columns[1, count] = rows[node, START], out
+            columns[2, count], columns[3, count] = 0, rows[node, ROW]
+            rows[node, SHOWN] = out
+            count += 1
+    return count
 
 
 def payload_of(nodes: Nodes, rows: Ints) -> pa.Table:

@@ -11,7 +11,7 @@ Papers: LMerge IV-D, the first tier of in2t (SameVsPayload).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from anabranch.batch.batch import STABLE, Batch, Ints
 from anabranch.batch.columns import Column
 from anabranch.batch.equality import equal_columns
 from anabranch.batch.hashing import hash_columns, hash_payload
-from anabranch.batch.kernel import frozen, frozen_rows
+from anabranch.batch.kernel import frozen, frozen_rows, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.merge.r3_nodes import Nodes, payload_rows
 from anabranch.operators.merge.settled import UNKNOWN, Settled
@@ -107,20 +107,47 @@ def _locate_piece(
     columns = read_table(piece.payload)
     start = np.ascontiguousarray(piece.start)
     hashes = hash_names(columns, len(start))
-    is_data = piece.kind != STABLE
-    may_add = is_data & (start >= frontier)
-    asked = Asked(start, hashes, may_add, nodes.candidates(int(may_add.sum())))
-    rows = np.flatnonzero(is_data)
+    may_add, data = np.empty(len(start), np.bool_), np.empty(len(start), np.int64)
+    count, adds = list_data(frozen(piece.kind), frozen(start), frontier, may_add, data)
+    asked = Asked(start, hashes, may_add, nodes.candidates(adds))
+    rows = data[:count]
     created = [np.empty(0, np.int64)]
     while len(rows):
         added, hits = nodes.slots.search(asked, rows, nodes.rows)
-        nodes.create(asked.id[added], columns, added, mark)
         created.append(asked.id[added])
+        nodes.create(created[-1], columns, added, mark)
         hits, held = frozen_rows(hits), np.empty(len(hits), np.int64)
         payload_rows(nodes.rows, asked.id, hits, held)
-        rows = hits[~equal_columns(columns, hits, nodes.columns(), frozen(held))]
+        same = equal_columns(columns, hits, nodes.columns(), frozen(held))
+        rows = hits[np.flatnonzero(~same)]
     settled_end = np.full(len(start), UNKNOWN, np.int64)
-    behind = np.flatnonzero(is_data & (asked.id == NOBODY))
+    behind = np.empty(count, np.int64)
+    behind = behind[: int(list_nameless(frozen(data[:count]), asked.id, behind))]
     if len(behind):
         settled_end[behind] = settled.ends(start[behind], hashes[behind])
     return Located(asked.id, settled_end, np.concatenate(created))
+
+
+@kernel
+def list_data(kind: Any, start: Any, frontier: Any, may_add: Any, data: Any) -> Any:
+    """Which rows are data, and of which of them the output may still hear; counts of both."""
+    count, adds = 0, 0
+    for row in range(kind.size):
+        may_add[row] = kind[row] != STABLE and start[row] >= frontier
+        if kind[row] != STABLE:
+            data[count] = row
+            count += 1
+            if may_add[row]:
+                adds += 1
+    return count, adds
+
+
+@kernel
+def list_nameless(data: Any, ids: Any, behind: Any) -> Any:
+    """Those of these rows that have no node; returns how many they are."""
+    count = 0
+    for k in range(data.size):
+        if ids[data[k]] == NOBODY:
+            behind[count] = data[k]
+            count += 1
+    return count

@@ -23,7 +23,6 @@ Papers: LMerge IV-D, Algorithm R3; V-B, V-C; erratum D21 for the net change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from anabranch.batch.batch import Batch, Codes, Ints
 from anabranch.batch.kernel import frozen
 from anabranch.errors import UsageError
 from anabranch.operators.merge.admit import admit
-from anabranch.operators.merge.contract import BUCKET_OF, Arrival, StepResult
+from anabranch.operators.merge.contract import BUCKET_OF, Arrival, Granularity, StepResult
 from anabranch.operators.merge.r3_account import StepEnd, explain
 from anabranch.operators.merge.r3_emit import Output, name_gaps
 from anabranch.operators.merge.r3_index import Located, locate
@@ -47,12 +46,16 @@ from anabranch.operators.merge.r3_loop import (
     Ledger,
     judge,
 )
-from anabranch.operators.merge.r3_nodes import ABSENT, DONE, ENDS, FLAGS, SHOWN
-from anabranch.operators.merge.r3_reconcile import enqueue, list_final, pend, publish, reconcile
+from anabranch.operators.merge.r3_reconcile import (
+    enqueue,
+    list_final,
+    list_unspoken,
+    pend,
+    publish,
+    reconcile,
+)
 from anabranch.operators.merge.r3_state import R3State
 from anabranch.operators.merge.slots import LOW, NOBODY
-
-Granularity = Literal["batch", "element"]
 
 
 @dataclass(eq=False)
@@ -92,7 +95,7 @@ def step(
     reasons = tuple(np.split(work.reasons, cuts)) if arrivals else ()
     return StepResult(
         output,
-        tuple(BUCKET_OF[codes] for codes in reasons),
+        tuple(BUCKET_OF.take(codes) for codes in reasons),
         reasons,
         state.frontier if work.leaders else None,
         work.output.adjusts - corrected,
@@ -214,13 +217,9 @@ def _settle(state: R3State, work: _Work) -> None:
     count = int(list_final(nodes.rows, frozen(done), slowest, names, ends))
     state.settled.forget(slowest, state.mark)
     state.settled.remember(names[:count], ends[:count], state.mark)
-    # An adjust of nothing made an event that nobody speaks of.
-    mute = (nodes.rows[work.created, SHOWN] == ABSENT) & (
-        nodes.rows[work.created, FLAGS] & DONE == 0
-    )
-    created = work.created[mute]
-    unspoken = created[(nodes.rows[created, ENDS:] == ABSENT).all(axis=1)]
-    nodes.remove(np.append(done, unspoken), state.mark)
+    unspoken = np.empty(len(work.created), np.int64)
+    unspoken = unspoken[: int(list_unspoken(nodes.rows, frozen(work.created), unspoken))]
+    nodes.remove(np.concatenate([done, unspoken]), state.mark)
     state.agenda.tidy(nodes, state.frontier)
     state.conflicts += work.conflicts
     state.elements += len(work.reasons)

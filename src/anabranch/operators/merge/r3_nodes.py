@@ -31,7 +31,7 @@ from anabranch.batch.columns import Column
 from anabranch.batch.kernel import frozen_rows, kernel
 from anabranch.batch.store import Store, copied, grown, write_table
 from anabranch.operators.merge.fifo import Fifo
-from anabranch.operators.merge.slots import Slots
+from anabranch.operators.merge.slots import NOBODY, Slots
 
 ROW: Final = 3
 BORN: Final = 4
@@ -122,7 +122,9 @@ class Nodes:
             self.filled = np.append(self.filled, missing)
             self.held = np.append(self.held, missing)
         self.slots.make_room(count, self.rows)
-        return np.append(again, np.arange(self.used, last))
+        if last == self.used:
+            return again
+        return np.concatenate([again, np.arange(self.used, last)])
 
     def create(self, ids: Ints, columns: Sequence[Column], rows: Ints, mark: int) -> None:
         """Give the first candidates these payloads; nobody has spoken of them yet."""
@@ -174,9 +176,9 @@ class Nodes:
         self.slots.put(ids, self.rows)
 
     def _move_payloads(self) -> None:
-        ids = self.living()
-        ids = ids[np.argsort(self.rows[ids, ROW])]
-        rows = frozen_rows(self.rows[ids, ROW])
+        owner, kept = np.full(self._stored, NOBODY, np.int64), np.empty(self.live, np.int64)
+        renumber(self.rows, self.used, owner, kept)
+        rows = frozen_rows(kept)
         if self._stored <= _MUCH * self.live + _SMALL:
             self._store.keep(rows)
         else:
@@ -184,8 +186,7 @@ class Nodes:
             store = Store.of(self.schema)
             store.append(self._store.columns(), rows)
             self._store = store
-        self.rows[ids, ROW] = np.arange(len(ids))
-        self._stored = len(ids)
+        self._stored = len(kept)
 
     def check(self) -> None:
         """Assert what must always hold."""
@@ -200,6 +201,20 @@ class Nodes:
         assert (payload_rows < self._stored).all(), f"a payload is lost: {self!r}"
         assert all(column.count == self._stored for column in self.columns()), repr(self)
         self.slots.check(self.rows)
+
+
+@kernel
+def renumber(rows: Any, used: Any, owner: Any, kept: Any) -> None:
+    """List the payloads that a node has, ascending, and number them anew in this order."""
+    for node in range(used):
+        if rows[node, FLAGS] & LIVE:
+            owner[rows[node, ROW]] = node
+    count = 0
+    for row in range(owner.size):
+        if owner[row] != NOBODY:
+            kept[count] = row
+            rows[owner[row], ROW] = count
+            count += 1
 
 
 @kernel
