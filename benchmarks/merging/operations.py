@@ -80,8 +80,7 @@ class Counted:
         if self.name == "R3-":
             return self._sums | {"visits": self.state.visits}
         if self.name == "R4":
-            nodes = self.state.nodes
-            return self._sums | {"probes": nodes.slots.probes, "queue": nodes.due.operations}
+            return self._sums | {"queue": self.state.nodes.due.operations}
         return self._sums
 
 

@@ -17,9 +17,11 @@ from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch
 from anabranch.batch.codec import decode
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.properties import MergeCase
+from anabranch.operators.merge import r4_kernel
 from anabranch.operators.merge.contract import Arrival
 from anabranch.operators.merge.r3_kernel import step
 from anabranch.operators.merge.r3_state import R3State, Work
+from anabranch.operators.merge.r4_state import R4State
 from anabranch.sources.generate import Workload
 
 MOST_VISITS = 1.6
@@ -163,6 +165,15 @@ def test_lmerge_table_iv_no_cost_follows_the_number_of_live_events(case, inputs)
         # Thirty times as many: five bits more, where a queue moves its entries.
         allowed = 5 if name == "queue" else 2
         assert many[name] <= allowed * few[name] + 0.1, (case, name, few, many)
+
+
+def test_the_steps_of_r4_count_every_look_at_a_slot():
+    """Lookups, the names that are final and removals included."""
+    workload = Workload(case=MergeCase.R4, events=300, duration=100)
+    state, counted = R4State.empty(workload.schema), 0
+    for arrivals in OPERATIONS.steps(workload, 50):
+        counted += r4_kernel.step(state, arrivals).counts["probes"]
+    assert counted == state.probes > 0
 
 
 def test_a_cost_that_follows_the_number_of_live_events_is_seen():

@@ -9,7 +9,7 @@ from unary_driver import SCHEMA, batch_of
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError
 from anabranch.model.notation import parse
-from anabranch.operators.normalise_kernel import FORMAT, NormaliseState, step
+from anabranch.operators.normalise_kernel import NormaliseState, step
 from anabranch.operators.state_codec import write_tables
 from anabranch.operators.unary_codec import StateFormat
 
@@ -33,8 +33,8 @@ def test_a_state_comes_back_as_it_was():
 @pytest.mark.parametrize(
     "other",
     [
-        StateFormat.of("cleanse", FORMAT.columns),
-        replace(FORMAT, kind=replace(FORMAT.kind, reads=(1, 7))),
+        StateFormat.of("cleanse", NormaliseState.FORMAT.columns),
+        replace(NormaliseState.FORMAT, kind=replace(NormaliseState.FORMAT.kind, reads=(1, 7))),
     ],
     ids=["operator", "version"],
 )

@@ -144,10 +144,10 @@ def test_parts_that_do_not_fit_are_refused_by_name(state_of, kernel):
     another = CleanseState if state_of is NormaliseState else NormaliseState
     with pytest.raises(StateError, match=r"the state is 'anabranch .*' version 2, this"):
         another.from_parts(old, SCHEMA)
-    newer = kernel.FORMAT.kind
+    newer = state_of.FORMAT.kind
     newer = replace(newer, version=newer.version + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernel, "FORMAT", replace(kernel.FORMAT, kind=newer))
+        patch.setattr(state_of, "FORMAT", replace(state_of.FORMAT, kind=newer))
         data = state.parts().written
     with pytest.raises(StateError, match=r"version 3, this program reads .* version 2;"):
         state_of.from_parts(data, SCHEMA)

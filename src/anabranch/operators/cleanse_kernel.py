@@ -15,10 +15,6 @@ blocks than before, one look at the times of all that waits, and a sort of what 
 Papers: LMerge VI-D, erratum L13; see `anabranch.operators.cleanse`, which is the reference.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,28 +32,27 @@ from anabranch.batch.batch import (
 from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.hashing import hash_payload
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.state_parts import Saved
 from anabranch.operators.unary import UnaryResult
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import judge
-from anabranch.operators.unary_live import LiveEvents, data_payload
-from anabranch.operators.unary_parts import read_parts, write_parts
+from anabranch.operators.unary_live import data_payload
+from anabranch.operators.unary_state import UnaryState
 
-FORMAT: Final = StateFormat.of("cleanse", ("start", "end"))
 _START, _END = range(2)
 
 
-class CleanseState:
+class CleanseState(UnaryState):
     """What cleanse remembers for one lane; `step` changes it in place."""
 
+    FORMAT = StateFormat.of("cleanse", ("start", "end"))
+    BY_START = True
+    NUMBERS = ("frontier", "released", "mark")
+
     def __init__(self, schema: ElementSchema) -> None:
-        self.schema = replace(schema, has_seq=False, has_replica=False)
-        self.frontier = int(NEVER_UNITS)
-        self.mark = 0
+        super().__init__(schema)
         self.released = int(NEVER_UNITS)
         # The greatest end of what starts at `released`: until then nothing can be released.
         self.blocked_until = int(NEVER_UNITS)
-        self.live = LiveEvents(self.schema.payload, by_start=True, width=2)
 
     def __repr__(self) -> str:
         return f"CleanseState(frontier {self.frontier}, {self.released}, {self.live!r})"
@@ -66,36 +61,6 @@ class CleanseState:
     def waiting(self) -> int:
         """How many events wait."""
         return len(self.live)
-
-    def to_bytes(self) -> bytes:
-        """The whole state, versioned."""
-        return FORMAT.write(self.live, numbers=self._numbers(), schema=self.schema)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, schema: ElementSchema) -> "CleanseState":
-        """The state that was written; StateError if it is another kind, version or payload."""
-        state = cls(schema)
-        return state._go_on(FORMAT.read(data, state.schema, state.live))
-
-    def parts(self, *, since: int | None = None) -> Saved:
-        """The state in parts: all of them, or those that changed after a mark."""
-        return write_parts(
-            FORMAT, self.live, since, numbers=self._numbers(), schema=self.schema
-        )
-
-    @classmethod
-    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "CleanseState":
-        """The state that was saved last; StateError if a part is missing or not of it."""
-        state = cls(schema)
-        return state._go_on(read_parts(FORMAT, parts, state.schema, state.live))
-
-    def _numbers(self) -> dict[str, int]:
-        return {"frontier": self.frontier, "released": self.released, "mark": self.mark}
-
-    def _go_on(self, numbers: dict[str, int]) -> "CleanseState":
-        self.frontier, self.released = numbers["frontier"], numbers["released"]
-        self.mark = numbers["mark"]
-        return self
 
     def check(self) -> None:
         """Assert what must always hold between steps."""

@@ -11,64 +11,25 @@ the times of all others if the frontier moved.
 Compare `anabranch.operators.cleanse`, which waits longer, for an order that replicas share.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
-
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints, Mask
-from anabranch.batch.schema import ElementSchema
-from anabranch.operators.state_parts import Saved
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints, Mask
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import judge
-from anabranch.operators.unary_live import LiveEvents, data_payload
-from anabranch.operators.unary_parts import read_parts, write_parts
+from anabranch.operators.unary_live import data_payload
+from anabranch.operators.unary_state import UnaryState
 
-FORMAT: Final = StateFormat.of("finalize", ("start", "end"))
 _START, _END = range(2)
 
 
-class FinalizeState:
+class FinalizeState(UnaryState):
     """What finalize remembers for one lane; `step` changes it in place."""
 
-    def __init__(self, schema: ElementSchema) -> None:
-        self.schema = replace(schema, has_seq=False, has_replica=False)
-        self.frontier = int(NEVER_UNITS)
-        self.mark = 0
-        self.live = LiveEvents(self.schema.payload, by_start=True, width=2)
+    FORMAT = StateFormat.of("finalize", ("start", "end"))
+    BY_START = True
 
     def __repr__(self) -> str:
         return f"FinalizeState(frontier {self.frontier}, {self.live!r})"
-
-    def to_bytes(self) -> bytes:
-        """The whole state, versioned."""
-        return FORMAT.write(self.live, numbers=self._numbers(), schema=self.schema)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, schema: ElementSchema) -> "FinalizeState":
-        """The state that was written; StateError if it is another kind, version or payload."""
-        state = cls(schema)
-        return state._go_on(FORMAT.read(data, state.schema, state.live))
-
-    def parts(self, *, since: int | None = None) -> Saved:
-        """The state in parts: all of them, or those that changed after a mark."""
-        return write_parts(
-            FORMAT, self.live, since, numbers=self._numbers(), schema=self.schema
-        )
-
-    @classmethod
-    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "FinalizeState":
-        """The state that was saved last; StateError if a part is missing or not of it."""
-        state = cls(schema)
-        return state._go_on(read_parts(FORMAT, parts, state.schema, state.live))
-
-    def _numbers(self) -> dict[str, int]:
-        return {"frontier": self.frontier, "mark": self.mark}
-
-    def _go_on(self, numbers: dict[str, int]) -> "FinalizeState":
-        self.frontier, self.mark = numbers["frontier"], numbers["mark"]
-        return self
 
     def check(self) -> None:
         """Assert what must always hold between steps."""

@@ -19,10 +19,6 @@ is not touched any more is settled when half of what is stored is waste.
 Papers: none; see `anabranch.operators.normalise`, which is the reference.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 
@@ -30,32 +26,25 @@ from anabranch.batch.batch import (
     ADJUST,
     FOREVER_UNITS,
     INSERT,
-    NEVER_UNITS,
     STABLE,
     Batch,
     Ints,
 )
-from anabranch.batch.schema import ElementSchema
 from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
-from anabranch.operators.state_parts import Saved
 from anabranch.operators.unary import UnaryResult
 from anabranch.operators.unary_codec import StateFormat
 from anabranch.operators.unary_judge import Judged, judge
-from anabranch.operators.unary_live import LiveEvents, data_payload
-from anabranch.operators.unary_parts import read_parts, write_parts
+from anabranch.operators.unary_live import data_payload
+from anabranch.operators.unary_state import UnaryState
 
-FORMAT: Final = StateFormat.of("normalise", ("start", "end", "run"))
 _START, _END, _RUN = range(3)
 
 
-class NormaliseState:
+class NormaliseState(UnaryState):
     """What normalise remembers for one lane; `step` changes it in place."""
 
-    def __init__(self, schema: ElementSchema) -> None:
-        self.schema = replace(schema, has_seq=False, has_replica=False)
-        self.frontier = int(NEVER_UNITS)
-        self.mark = 0
-        self.live = LiveEvents(self.schema.payload, by_start=False, width=3)
+    FORMAT = StateFormat.of("normalise", ("start", "end", "run"))
+    BY_START = False
 
     def __repr__(self) -> str:
         return f"NormaliseState(frontier {self.frontier}, {self.live!r})"
@@ -67,34 +56,9 @@ class NormaliseState:
         self.live.keep(group, rows, self.mark)
 
     def to_bytes(self) -> bytes:
-        """The whole state, versioned."""
+        """The whole state, versioned; settled before."""
         self.settle()
-        return FORMAT.write(self.live, numbers=self._numbers(), schema=self.schema)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, schema: ElementSchema) -> "NormaliseState":
-        """The state that was written; StateError if it is another kind, version or payload."""
-        state = cls(schema)
-        return state._go_on(FORMAT.read(data, state.schema, state.live))
-
-    def parts(self, *, since: int | None = None) -> Saved:
-        """The state in parts: all of them, or those that changed after a mark."""
-        return write_parts(
-            FORMAT, self.live, since, numbers=self._numbers(), schema=self.schema
-        )
-
-    @classmethod
-    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "NormaliseState":
-        """The state that was saved last; StateError if a part is missing or not of it."""
-        state = cls(schema)
-        return state._go_on(read_parts(FORMAT, parts, state.schema, state.live))
-
-    def _numbers(self) -> dict[str, int]:
-        return {"frontier": self.frontier, "mark": self.mark}
-
-    def _go_on(self, numbers: dict[str, int]) -> "NormaliseState":
-        self.frontier, self.mark = numbers["frontier"], numbers["mark"]
-        return self
+        return super().to_bytes()
 
     def check(self) -> None:
         """Assert what must always hold between steps."""

@@ -99,6 +99,12 @@ class Nodes:
         """The numbers of all nodes, ascending; costs a look at each."""
         return np.flatnonzero(self.rows[: self.used, FLAGS] & LIVE)
 
+    def ids_in(self, block: int) -> Ints:
+        """The numbers of the nodes of a block, ascending."""
+        first = block << BLOCK_BITS
+        flags = self.rows[first : min(first + BLOCK, self.used), FLAGS]
+        return first + np.flatnonzero(flags & LIVE)
+
     def columns(self) -> list[Column]:
         """The payloads by ROW."""
         return self._store.columns()

@@ -254,7 +254,7 @@ class Pass:
         moved = bool((shown[:, KIND] == STABLE).any())
         result = StepResult(
             to_batch(state.schema, state.nodes, shown),
-            tuple(BUCKET_OF[codes] for codes in reasons),
+            tuple(BUCKET_OF.take(codes) for codes in reasons),
             reasons,
             state.frontier if moved else None,
             _added(shown, ADJUST, self._reasons, resolved),

@@ -54,6 +54,7 @@ def step(
     sizes = [len(arrival.batch) for arrival in arrivals]
     replica = np.array([names.index(arrival.replica) for arrival in arrivals], np.int64)
     batch, frontier = _gather(state, arrivals), state.frontier
+    probes = state.probes
     located = locate(state, batch)
     work = Pass(state, batch, np.repeat(replica, sizes) + 1, located)
     if granularity == "element":
@@ -75,12 +76,12 @@ def step(
     reasons = tuple(np.split(work.reasons, np.cumsum(sizes)[:-1])) if arrivals else ()
     return StepResult(
         output,
-        tuple(BUCKET_OF[codes] for codes in reasons),
+        tuple(BUCKET_OF.take(codes) for codes in reasons),
         reasons,
         state.frontier if work.deciders else None,
         added,
         work.conflicts,
-        counts={"visits": work.visits, "probes": work.probes},
+        counts={"visits": work.visits, "probes": state.probes - probes},
         added_inserts=inserts,
         missing=len(work.missing),
         gaps=gaps,

@@ -59,7 +59,6 @@ class Pass:
         self.deciders: list[int] = []
         self.missing: list[tuple[int, int]] = []
         self.conflicts = self.visits = 0
-        self._probes = nodes.slots.probes
         self._ended: list[Ints] = [np.empty(0, np.int64)]
         self._denied: list[Ints] = []
         control = np.zeros(LAG + 1, np.int64)
@@ -101,11 +100,6 @@ class Pass:
         """Their last ends, or ABSENT where the output never knew them."""
         ends: Ints = self.state.nodes.facts[self.ended, DUE]
         return ends
-
-    @property
-    def probes(self) -> int:
-        """How many slots were looked at."""
-        return self.state.nodes.slots.probes - self._probes
 
     def run(self) -> None:
         """Read all elements, publish, and let the frontier move once."""

@@ -66,6 +66,11 @@ class R4State:
         return len(self.nodes)
 
     @property
+    def probes(self) -> int:
+        """How many slots of the hash tables were looked at so far."""
+        return self.nodes.slots.probes + self.settled.probes
+
+    @property
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         """Who is attached, in order, with frontier and whether its stables count."""
         return self.members.status(self.frontier)
