@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from window_runs import spark_run
 
-from anabranch.windows import Arrival, Inference, Space, Stable, engine, infer, predict
+from anabranch.windows import Arrival, Inference, Space, engine, infer, predict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,10 +84,9 @@ def test_spark_takes_what_was_before_1970_for_late(
         for place, time in enumerate(some)
     ]
     shown = list(spark_run(quick, tmp_path, "append", delay=2)(tuples, 2, 1) or ())
-    # A watermark starts at 0, as if a stable had come before all tuples.
-    wanted = predict(engine("spark-append", delay=2), 2, 1, [Stable(0), *tuples], "sum")
-    assert sorted((one["start"], one["value"]) for one in shown) == sorted(
-        (one.start, one.value) for one in wanted.results
+    wanted = predict(engine("spark-append", delay=2), 2, 1, tuples, "sum")
+    assert sorted((one["step"] + 1, one["start"], one["value"]) for one in shown) == sorted(
+        (one.step, one.start, one.value) for one in wanted.results
     )
     assert all(one["end"] > 0 for one in shown)
 

@@ -25,15 +25,15 @@ pytestmark = pytest.mark.spark
 def generated(seed: int, triggers: int, delay: int) -> list[Arrival]:
     """Tuples in batches: simultaneous, after gaps, a little late, and far too late.
 
-    Spark's watermark starts at 0, the model's nowhere; so the first time is beyond the delay.
+    Spark's watermark starts at 0: some tuples are before it, some within the delay of it.
     """
     chance = random.Random(seed)
-    now, tuples = delay + chance.randint(1, 9), []
+    now, tuples = chance.randint(-6, 9), []
     for batch in range(triggers):
         for place in range(chance.randint(1, 4)):
             now += chance.choice([0, 0, 1, 2, 3, 5, 17])
             late = chance.choice([0, 0, 0, 1, delay, delay + 3, delay + 11])
-            time = now if batch == place == 0 else max(0, now - late)
+            time = now if batch == place == 0 else now - late
             # Each value is another power of two: a sum tells which tuples are in it.
             tuples.append(Arrival(time, 2 ** len(tuples), batch=batch))
     return tuples
@@ -49,7 +49,7 @@ def predicted(
     if mode != "complete":
         system = engine(f"spark-{mode}", delay=delay, idle_batches=not backlog)
     if backlog:  # one batch without data, when all is read
-        given.append(Stable(max(one.time for one in tuples) - delay))
+        given.append(Stable(max(0, *(one.time - delay for one in tuples))))
     results = predict(system, size, slide, given, "sum").results
     return sorted((one.step - 1, one.start, one.end, one.value) for one in results)
 

@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.errors import UsageError
 from anabranch.windows import Arrival, Stable, engine, explain, predict
 
 Pair = tuple[int, int]
@@ -201,3 +203,37 @@ def test_without_a_source_delay_only_stables_close_windows() -> None:
     told = engine("flink").without_source_delay()
     assert predict(told, 4, 4, [(1, 1), (9, 2)], "sum").values == ()
     assert predict(told, 4, 4, [(1, 1), (9, 2), Stable(4)], "sum").values == (1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        (
+            "spark-append",
+            {"lateness": 3},
+            "spark-append has no lateness: its settings",
+        ),
+        ("spark-update", {"keeps": "discarding"}, "spark-update has no keeps"),
+        ("kafka-streams", {"lateness": 3}, "its settings are delay"),
+        ("kafka-streams", {"offset": 1}, "kafka-streams has no offset"),
+        ("flink", {"idle_batches": False}, "flink has no idle_batches"),
+        ("anabranch", {"lateness": 3}, "its settings are delay, offset"),
+        ("stream", {"delay": 3}, "stream has no delay: it takes tuples in order"),
+    ],
+)
+def test_a_setting_that_an_engine_has_not_is_refused(
+    name: str, settings: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
+        engine(name, **settings)
+
+
+def test_the_watermark_of_spark_starts_at_0() -> None:
+    # -3 was before 1970; 2 is within the delay, so that nothing moves and no batch without
+    # data comes: 12 is seen in the second step.
+    late = engine("spark-update", delay=5)
+    results = predict(late, 4, 4, [(-3, 1), (2, 2), (12, 4)], "sum").results
+    assert [(one.step, one.start, one.value) for one in results] == [(2, 0, 2), (3, 12, 4)]
+    nothing_late = late.without_source_delay()
+    values = predict(nothing_late, 4, 4, [(-3, 1), (2, 2)], "sum").values
+    assert values == (1, 2)

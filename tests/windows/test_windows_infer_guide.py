@@ -14,7 +14,7 @@ SHOWN = re.findall(r"```python\n([^`]*)```\n\n```text\n([^`]*)```", GUIDE)
 
 
 def test_the_guide_shows_output() -> None:
-    assert len(SHOWN) == 4
+    assert len(SHOWN) == 5
 
 
 @pytest.mark.parametrize(("program", "printed"), SHOWN)

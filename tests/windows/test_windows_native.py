@@ -18,7 +18,7 @@ Shown = list[tuple[int, tuple[int, ...]]]
 NONE = -(10**9)
 
 TUPLES = st.lists(
-    st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=14
+    st.tuples(st.integers(-6, 20), st.booleans()), min_size=1, max_size=14
 )  # time, and whether a new batch begins
 
 
@@ -37,7 +37,7 @@ def batched(drawn: list[tuple[int, bool]]) -> list[Arrival]:
 
 
 def starts(time: int, size: int, slide: int) -> list[int]:
-    return [s for s in range(-7 * slide, time + 1) if s % slide == 0 and s <= time < s + size]
+    return [s for s in range(-70, time + 1) if s % slide == 0 and s <= time < s + size]
 
 
 def flink(tuples: list[Arrival], size: int, slide: int, bound: int, lateness: int) -> Shown:
@@ -89,7 +89,7 @@ def micro_batches(tuples: list[Arrival]) -> list[list[Arrival]]:
 
 def spark(mode: str, *, backlog: bool) -> Callable[..., Shown]:
     def run(tuples: list[Arrival], size: int, slide: int, delay: int, lateness: int) -> Shown:
-        late, evict, state, shown = NONE, NONE, {}, []
+        late, evict, state, shown = 0, 0, {}, []  # watermarks start in 1970
         queue: list[list[Arrival]] = micro_batches(tuples)
         seen = NONE
         while queue:

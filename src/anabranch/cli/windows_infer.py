@@ -1,11 +1,11 @@
-"""`anabranch windows infer`: the settings of an engine that can only be run.
+"""`anabranch windows infer`: the settings of an engine, from running it or from its runs.
 
 The engine is a command, run once per probe without a shell: it reads a probe on stdin and
-prints its results; `anabranch.windows.answers` says how.  Exit code 0: some setting fits all
-that it answered.  1: none does.  2: it cannot be asked so.  3: the command failed.
+prints its results; `anabranch.windows.answers` says how.  Or there is a run that somebody
+recorded: a file of tuples and a file of results.  Exit code 0: some setting fits all that it
+answered.  1: none does.  2: it cannot be asked so.  3: the command failed.
 """
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from anabranch.cli.windows_query import json_option
+from anabranch.cli.windows_recorded import read_recording, recording_options, space_options
 from anabranch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 @click.command("infer")
-@click.option("--command", "line", required=True, help="The engine; quotes as in a shell.")
+@click.option("--command", "line", help="The engine; quotes as in a shell.")
+@recording_options
+@space_options
 @click.option(
     "--format",
     "form",
@@ -63,7 +66,7 @@ def command(
     ctx: click.Context,
     /,
     *,
-    line: str,
+    line: str | None,
     form: Literal["json", "csv"],
     agg: str,
     by: Literal["time", "rows"],
@@ -74,24 +77,36 @@ def command(
     timeout: float,
     seed: int,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Find the settings of an engine by running it on probes.
+    """Find the settings of an engine by running it on probes, or from a recorded run.
+
+    With --command the engine is run; the tuples of --input are then one more probe.  With
+    --input and --results nothing is run: the settings are those under which these tuples
+    give these results, and a run that would tell more is proposed.
 
     Exit code 0: some setting fits.  1: none does.
 
     \b
     anabranch windows infer --command "python examples/window_engine.py streambase"
     anabranch windows infer --format csv --command "./mine --size {size} --slide {slide}"
+    anabranch windows infer --input examples/windows_example2.csv --value price --size 5 \\
+        --slide 1 --agg avg --stable 37 --results examples/windows_example2_results.csv
     """  # noqa: D301
     from anabranch.windows import Command, infer
 
-    engine = Command(split(line), format=form, agg=agg, timeout=timeout)
-    with _counted(engine) as run:
-        found = infer(
-            run, agg=agg, by=by, batches=batches, late=late, stables=stables,
-            most=probes, seed=seed,
-        )  # fmt: skip
-    click.echo(json.dumps(found.to_dict()) if as_json else str(found))
+    told = read_recording({**options, "agg": agg, "by": by}, runs=line is not None)
+    settings: dict[str, Any] = {
+        "agg": agg, "by": by, "batches": batches, "late": late, "stables": stables,
+        "most": probes, "seed": seed, "space": told.space(options),
+    }  # fmt: skip
+    if line is None:
+        found = infer(recorded=told.recorded(None), **settings)
+    else:
+        engine = Command(split(line), format=form, agg=agg, timeout=timeout)
+        with _counted(engine) as run:
+            found = infer(run, recorded=told.recorded(run), **settings)
+    click.echo(told.json(found) if as_json else told.text(found))
     ctx.exit(0 if found.fits else 1)
 
 

@@ -45,16 +45,44 @@ class Read:
 def read_csv(path: Path, columns: Columns, *, numbers: bool, delimiter: str = ",") -> Read:
     """The tuples in the order of the file; `numbers` says that values must be such."""
     lines = _lines(path, delimiter)
-    line, header = next(lines, (0, []))
-    if not header:
-        message = f"{path}: the file is empty; expected a first line with column names"
-        raise InputError(message)
+    header = _header(path, lines)
     places = {
         name: _column(path, header, getattr(columns, name), f"--{name}", delimiter)
         for name in ("time", "value", "batch", "arrived")
     }
     arrivals: list[Arrival] = []
     clocks: dict[str, bool] = {}
+    for where, cells in _cells(path, header, lines, places):
+        arrivals.append(_arrival(where, cells, clocks, numbers=numbers))
+    return Read(tuple(arrivals), clocks.get("time", False), clocks.get("arrived", False))
+
+
+def read_columns(
+    path: Path, names: Sequence[str], optional: Sequence[str], delimiter: str
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The cells of these columns, line by line, each with its place; some may be absent."""
+    lines = _lines(path, delimiter)
+    header = _header(path, lines)
+    known = [cell.strip() for cell in header]
+    chosen = [*names, *(name for name in optional if name in known)]
+    places = {name: _column(path, header, name, "--results", delimiter) for name in chosen}
+    yield from _cells(path, header, lines, places)
+
+
+def _header(path: Path, lines: Iterator[tuple[int, list[str]]]) -> list[str]:
+    _, header = next(lines, (0, []))
+    if not header:
+        message = f"{path}: the file is empty; expected a first line with column names"
+        raise InputError(message)
+    return header
+
+
+def _cells(
+    path: Path,
+    header: Sequence[str],
+    lines: Iterator[tuple[int, list[str]]],
+    places: dict[str, int | None],
+) -> Iterator[tuple[str, dict[str, str]]]:
     for line, row in lines:
         where = f"{path}, line {line}"
         if len(row) != len(header):
@@ -63,9 +91,7 @@ def read_csv(path: Path, columns: Columns, *, numbers: bool, delimiter: str = ",
                 "put fields with a separator in quotes"
             )
             raise InputError(message)
-        cells = {name: row[at].strip() for name, at in places.items() if at is not None}
-        arrivals.append(_arrival(where, cells, clocks, numbers=numbers))
-    return Read(tuple(arrivals), clocks.get("time", False), clocks.get("arrived", False))
+        yield where, {name: row[at].strip() for name, at in places.items() if at is not None}
 
 
 def _arrival(
@@ -81,7 +107,7 @@ def _arrival(
                     f"{'timestamps' if clocks[name] else 'whole numbers'}; use one kind"
                 )
                 raise InputError(message)
-    value = _value(cells["value"], where, numbers=numbers) if "value" in cells else None
+    value = read_value(cells["value"], where, numbers=numbers) if "value" in cells else None
     batch = _whole(cells["batch"], f"{where}: batch") if "batch" in cells else None
     return Arrival(times["time"], value, times.get("arrived"), batch)
 
@@ -114,7 +140,8 @@ def _whole(text: str, where: str) -> int:
     return int(text)
 
 
-def _value(text: str, where: str, *, numbers: bool) -> object:
+def read_value(text: str, where: str, *, numbers: bool) -> object:
+    """A number; or any text, unless `numbers`."""
     if _WHOLE.fullmatch(text):
         return int(text)
     try:

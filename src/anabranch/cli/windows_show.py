@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_DRAWN: Final = 24
 """Windows of an engine up to which a drawing is shown unasked."""
 FILE_WIDTH: Final = 120
+_TIMES: Final = {"start", "end", "instant", "time", "stable"}
 _STYLES: Final = {
     "plain": "",
     "title": "bold",
@@ -143,7 +144,11 @@ def _plain(value: Any, *, clock: bool, name: str = "") -> Any:
         return {key: _plain(one, clock=clock, name=key) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one, clock=clock) for one in value]
-    if clock and isinstance(value, int) and name in {"start", "end", "instant"}:
+    if (
+        clock
+        and isinstance(value, int)
+        and name in {"start", "end", "instant", "time", "stable"}
+    ):
         return show_time(value, clock=True)
     if clock and isinstance(value, int) and name in {"size", "slide"}:
         return show_duration(value, clock=True)

@@ -40,6 +40,7 @@ from anabranch.windows.needs import NEEDS, Need
 from anabranch.windows.predict import Prediction, Result, predict
 from anabranch.windows.probes import Probe, Shown
 from anabranch.windows.profiles import ENGINES, engine
+from anabranch.windows.recorded import Recorded
 from anabranch.windows.report import Report
 from anabranch.windows.scope import Scope, Shape, Start
 from anabranch.windows.stream import (
@@ -80,6 +81,7 @@ __all__ = [
     "Progress",
     "Query",
     "Reason",
+    "Recorded",
     "Report",
     "Result",
     "Scope",

@@ -173,6 +173,21 @@ def _number(cell: object) -> int | float | None:
         raise InputError(message) from error
 
 
+def as_run(run: Run | Command | Sequence[str] | None, agg: str, timeout: float) -> Run:
+    """The engine as a callable."""
+    if run is None:
+        return lambda tuples, size, slide: None  # noqa: ARG005 - there is nobody to ask
+    if callable(run):
+        return run
+    if isinstance(run, str) or not isinstance(run, Sequence):
+        message = (
+            f"run is {run!r}; expected a callable (tuples, size, slide) -> results, or a "
+            'command as a list of words, for example ["python", "engine.py"]'
+        )
+        raise UsageError(message)
+    return Command(tuple(run), agg=agg, timeout=timeout)
+
+
 def ask(run: Run, probe: Probe, number: int) -> tuple[Shown, ...] | None:
     """The answer of an engine to a probe, checked; None if it does not take the query."""
     where = f"probe {number} ({probe})"
@@ -185,8 +200,11 @@ def ask(run: Run, probe: Probe, number: int) -> tuple[Shown, ...] | None:
     except Exception as error:
         message = f"{where}: the engine failed with {type(error).__name__}: {error}"
         raise RunError(message) from error
-    if results is None:
-        return None
+    return None if results is None else read_results(results, where)
+
+
+def read_results(results: Iterable[Any], where: str) -> tuple[Shown, ...]:
+    """Results as they are compared, checked."""
     return tuple(_shown(one, f"{where}, result {n}") for n, one in enumerate(results, start=1))
 
 

@@ -112,7 +112,9 @@ class Space:
         # Without anything to let go, Spark runs no empty batch: that shows without late tuples.
         shows = moves == "next" and idle
         for lateness in (0, None) if shows and None in self.latenesses else (0,):
-            progress = Progress(delay, moves, lateness, idle_batches=idle)
+            progress = Progress(
+                delay, moves, lateness, idle_batches=idle, starts=_starts(moves)
+            )
             yield _kept(start, report, tick, progress)
 
     def fine(self, engine: Engine) -> Iterator[Engine]:
@@ -151,7 +153,9 @@ class Space:
             if tick != engine.tick:
                 continue
             for limit in _FLAGS if lateness is not None else (False,):
-                late = Progress(delay, moves, lateness, limit, idle, progress.keeps)
+                late = Progress(
+                    delay, moves, lateness, limit, idle, progress.keeps, starts=_starts(moves)
+                )
                 yield replace(engine, progress=late)
 
 
@@ -168,6 +172,11 @@ def _known() -> tuple[_Known, ...]:
         ("batch", "next", True),
         ("batch", "next", False),
     )
+
+
+def _starts(moves: str) -> int | None:
+    """The one engine that we know to wait for the next batch has a clock from 0 on."""
+    return 0 if moves == "next" else None
 
 
 def _kept(start: Start, report: Report, tick: Tick, progress: Progress) -> Engine:
@@ -190,6 +199,8 @@ def settings(engine: Engine) -> dict[str, Any]:
     found["report.period"] = engine.report.period or 1
     found["tick"] = engine.tick
     for one in fields(Progress):
+        if one.name == "starts":
+            continue  # it follows from `known`; no probe is before 0
         told = "-" if engine.progress is None else getattr(engine.progress, one.name)
         found[f"progress.{one.name}"] = told
     return found
@@ -208,13 +219,15 @@ def profiles_like(engine: Engine) -> Iterator[str]:
         if progress is not None and engine.progress is not None:
             if (progress.delay is None) != (engine.progress.delay is None):
                 continue  # stables alone are another way to know the time, not another number
-            late = None if progress.lateness is None else engine.progress.lateness
+            has_lateness = "lateness" in profile.options
             progress = replace(
                 progress,
                 delay=engine.progress.delay,
-                lateness=late,
+                lateness=engine.progress.lateness if has_lateness else progress.lateness,
                 idle_batches=engine.progress.idle_batches,
             )
-        start = replace(profile.start, offset=engine.start.offset)
+        start = profile.start
+        if "offset" in profile.options:
+            start = replace(start, offset=engine.start.offset)
         if settings(replace(profile, start=start, progress=progress)) == wanted:
             yield name

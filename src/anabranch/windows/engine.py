@@ -14,8 +14,8 @@ reported again, late.
 Papers: SECRET 3.2, Table 2; errata D18, D19 and the table of current engines.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from anabranch.errors import UsageError
 from anabranch.windows.report import Report
@@ -43,11 +43,16 @@ class Progress:
     """Whether a repeated report of a window has all its tuples or only the new ones."""
     latest_first: bool = False
     """Whether windows that one late tuple changes are reported from the last to the first."""
+    starts: int | None = field(default=None, repr=False)
+    """The frontier before anything came; None: there is none yet.  Spark's is 0, which is 1970:
+    what was before is late.  Not shown: a state that was kept is beyond it."""
 
     def __post_init__(self) -> None:
         for name, value in (("delay", self.delay), ("lateness", self.lateness)):
             if value is not None:
                 whole(value, name, 0)
+        if self.starts is not None:
+            whole(self.starts, "starts")
         if self.known not in {"before", "after", "next"}:
             message = f"known is {self.known!r}; expected before, after or next"
             raise UsageError(message)
@@ -65,6 +70,10 @@ class Source:
     kind: Literal["paper", "documentation", "run", "inference"]
 
 
+OPTIONS: Final = ("delay", "lateness", "offset", "keeps", "idle_batches")
+"""What `with_options` can set on some engine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """One engine, or one mode of it."""
@@ -78,6 +87,8 @@ class Engine:
     gaps: bool = True
     """Whether it takes a slide above the size."""
     sources: tuple[Source, ...] = ()
+    options: tuple[str, ...] = OPTIONS
+    """Which settings its users have."""
 
     def __post_init__(self) -> None:
         if self.tick not in TICKS:
@@ -128,14 +139,9 @@ class Engine:
             )
             if value is not None
         }
+        self._require_options([*settings, *(["offset"] if offset is not None else [])])
         progress = self.progress
-        if settings:
-            if progress is None:
-                message = (
-                    f"{self.name} has no {' or '.join(settings)}: it takes tuples in order "
-                    "and shows one window at a time"
-                )
-                raise UsageError(message)
+        if settings and progress is not None:
             progress = replace(progress, **settings)  # type: ignore[arg-type]
         start = self.start
         if offset is not None:
@@ -143,10 +149,26 @@ class Engine:
         told = [f"{name} {value}" for name, value in settings.items()]
         return replace(self, name=", ".join([self.name, *told]), progress=progress, start=start)
 
+    def _require_options(self, names: list[str]) -> None:
+        lacking = [
+            name
+            for name in names
+            if name not in self.options or (self.progress is None and name != "offset")
+        ]
+        if not lacking:
+            return
+        why = "it has no settings"
+        if self.progress is None:
+            why = "it takes tuples in order and shows one window at a time"
+        elif self.options:
+            why = f"its settings are {', '.join(self.options)}"
+        message = f"{self.name} has no {' or '.join(lacking)}: {why}"
+        raise UsageError(message)
+
     def without_source_delay(self) -> "Engine":
         """The same engine, but only stables move its frontier (a watermark told by hand)."""
         if self.progress is None:
             message = f"{self.name} has no frontier: it takes tuples in order"
             raise UsageError(message)
-        progress = replace(self.progress, delay=None)
+        progress = replace(self.progress, delay=None, starts=None)
         return replace(self, name=f"{self.name}, told by stables", progress=progress)

@@ -37,7 +37,8 @@ def trace_every(engine: Engine, query: Query, items: Sequence[Item]) -> list[Ste
     if engine.progress is None or not rows:
         return [Step((item,), ticked=False) for item in items]
     t0 = engine.start.t0(rows[0].time, query.size, query.slide)
-    run = _Run(engine, engine.progress, query, t0)
+    starts = engine.progress.starts
+    run = _Run(engine, engine.progress, query, t0, frontier=starts, judged=starts)
     steps: list[Step] = []
     for unit in _units(engine, items):
         steps += run.stable(unit) if isinstance(unit, Stable) else run.take(unit)

@@ -18,7 +18,7 @@ Papers: SECRET B.3; errata S12 and the list of what no probe can tell apart.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -26,10 +26,17 @@ from typing import Literal
 
 from anabranch.errors import InputError, UsageError
 from anabranch.windows.aggregate import aggregate
-from anabranch.windows.answers import Command, Run, ask, fields_of
-from anabranch.windows.candidates import PARAMETERS, Space, profiles_like, settings
+from anabranch.windows.answers import Command, Run, as_run, ask, fields_of
+from anabranch.windows.candidates import PARAMETERS, Space, profiles_like
 from anabranch.windows.engine import Engine
-from anabranch.windows.inference import Asked, Inference, Parameter
+from anabranch.windows.inference import (
+    Asked,
+    Inference,
+    Parameter,
+    parameter,
+    told_apart,
+    values_of,
+)
 from anabranch.windows.probes import (
     Kinds,
     Probe,
@@ -41,7 +48,9 @@ from anabranch.windows.probes import (
     predicted,
     regular,
 )
+from anabranch.windows.recorded import Recorded, Silent, agreeing
 from anabranch.windows.stream import whole
+from anabranch.windows.trace import Query
 
 # Of few inputs the best for many engines; once none splits, many inputs for few engines.
 _POOL, _SAMPLE = 16, 48
@@ -57,6 +66,9 @@ class _Plan:
     """How to search."""
 
     run: Run
+    asks: bool
+    """Whether there is an engine to run, or recordings alone."""
+    recorded: tuple[tuple[Probe, tuple[Shown, ...]], ...]
     space: Space
     agg: str
     kinds: Kinds
@@ -109,7 +121,9 @@ class _Search:
     def _in_vain(self, probe: Probe) -> bool:
         """Whether the engine has refused such a query before."""
         query = (probe.size, probe.slide)
-        if query in self.refused or (probe.slide > probe.size and not self.gaps):
+        # What nobody can be asked is proposed to somebody: nothing that many engines refuse.
+        gaps = self.gaps and self.plan.asks
+        if query in self.refused or (probe.slide > probe.size and not gaps):
             return True
         sizes = sum(slide == probe.slide for _, slide in self.refused)
         return sizes > 1 and all(slide != probe.slide for _, slide in self.taken)
@@ -120,8 +134,13 @@ class _Search:
 
     def split(self) -> None:
         """Ask what splits those left, until nothing found does."""
+        while not self.spent() and (probe := self.splitting()) is not None:
+            self.put(probe, "split")
+
+    def splitting(self) -> Probe | None:
+        """A probe that splits those left best, of some; None if none was found to."""
         self.searched = 0
-        while self.searched < self.plan.search and len(self.left) > 1 and not self.spent():
+        while self.searched < self.plan.search and len(self.left) > 1:
             sample = self._sample(_SMALL_SAMPLE if self.searched else _SAMPLE)
             pool = [self.make() for _ in range(_WIDE_POOL if self.searched else _POOL)]
             worth = [self._left_after(probe, sample) for probe in pool]
@@ -129,8 +148,8 @@ class _Search:
             if worth[best] >= len(sample):
                 self.searched += len(pool)
                 continue
-            self.searched = 0
-            self.put(pool[best], "split")
+            return pool[best]
+        return None
 
     def _sample(self, size: int) -> list[Engine]:
         return (
@@ -145,6 +164,20 @@ class _Search:
         if not total:
             return float(len(sample))
         return silent + sum(count * count for count in answers.values()) / total
+
+    def hold_against(self, probe: Probe, shown: tuple[Shown, ...]) -> None:
+        """Rule out those that would have shown something else than a recording."""
+        before = list(self.left)
+        self.told &= fields_of(shown) if shown else self.told
+        self.left = agreeing(before, probe, shown, self.told, self._query(probe))
+        left, told = len(self.left), tuple(told_apart(before, self.left))
+        number = len(self.asked) + 1
+        self.asked.append(
+            Asked(number, probe, "recorded", shown, 1, 1, len(before), left, told)
+        )
+
+    def _query(self, probe: Probe) -> Query:
+        return Query(probe.size, probe.slide, self.plan.agg, self.plan.kinds.by)
 
     def put(self, probe: Probe, purpose: Literal["split", "confirm"]) -> None:
         """Ask the engine, and rule out those that would have answered otherwise."""
@@ -166,7 +199,7 @@ class _Search:
             agreeing,
             len(before),
             len(self.left),
-            tuple(_told(before, self.left)),
+            tuple(told_apart(before, self.left)),
         )
         self.asked.append(asked)
 
@@ -187,11 +220,8 @@ class _Search:
     def explaining(self) -> list[Engine]:
         """Those left that foretell every answer, if any; the others were silent on some."""
         answered = [one.probe for one in self.asked if one.decided and one.answer is not None]
-        found = [
-            engine
-            for engine in self.left
-            if all(self.answer(engine, probe) is not None for probe in answered)
-        ]
+        silent = [Silent(probe, self._query(probe)) for probe in answered]
+        found = [engine for engine in self.left if not any(one(engine) for one in silent)]
         return found or self.left
 
     def _most_frequent(
@@ -234,7 +264,11 @@ class _Search:
         self, probe: Probe, shown: tuple[Shown, ...] | None, number: int
     ) -> None:
         """Ask all again before nothing fits: one chance answer may have ruled out the true."""
-        earlier = [(one.probe, one.answer, one.number) for one in self.asked]
+        earlier = [
+            (one.probe, one.answer, one.number)
+            for one in self.asked
+            if one.purpose != "recorded"
+        ]
         again = [(probe, shown, number)] * (_NOISY_RUNS - 1)
         for asked, answer, place in again + earlier:
             found = ask(self.plan.run, asked, place)
@@ -246,25 +280,10 @@ class _Search:
         return None if shown is None else answer_of(shown, self.told)
 
 
-def _told(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:
-    """The parameters that have fewer values now."""
-    if len(before) == len(after):
-        return []
-    old, new = _values(before), _values(after)
-    return [name for name in PARAMETERS if len(new[name]) < len(old[name])]
-
-
-def _values(engines: Sequence[Engine]) -> dict[str, list[object]]:
-    found: dict[str, dict[object, None]] = {name: {} for name in PARAMETERS}
-    for engine in engines:
-        for name, value in settings(engine).items():
-            found[name][value] = None
-    return {name: list(values) for name, values in found.items()}
-
-
 def infer(
-    run: Run | Command | Sequence[str],
+    run: Run | Command | Sequence[str] | None = None,
     *,
+    recorded: Iterable[Recorded] = (),
     agg: str = "sum",
     by: Literal["time", "rows"] = "time",
     space: Space | None = None,
@@ -280,6 +299,8 @@ def infer(
 ) -> Inference:
     """The settings of the engine that `run` runs; see `anabranch.windows.answers` for it.
 
+    `recorded` are runs that somebody wrote down: they count as answers.  Without `run` there
+    are only those, and `next_probe` of what is found is a run that would tell more.
     `agg` and `by` say what its query computes and how its windows count.  `batches`, `late`
     and `stables` say what it can be given: batches of several tuples, tuples out of order,
     stables.  The search for a probe that splits what is left ends after `search` inputs in
@@ -293,7 +314,9 @@ def infer(
     for value, name in ((search, "search"), (most, "most"), (repeats, "repeats")):
         whole(value, name, 1)
     plan = _Plan(
-        run=_callable(run, agg, timeout),
+        run=as_run(run, agg, timeout),
+        asks=run is not None,
+        recorded=tuple(one.read(n) for n, one in enumerate(recorded, start=1)),
         space=space or Space(),
         agg=agg,
         kinds=Kinds(batches, late=False, stables=stables, by=by),
@@ -303,32 +326,32 @@ def infer(
         most=most,
         seed=seed,
     )
+    if not plan.asks and not plan.recorded:
+        message = "there is nothing to infer from; give run=, an engine, or recorded=, its runs"
+        raise UsageError(message)
     try:
         return _search(plan, repeats)
     except _Noisy:
         return _search(plan, max(_NOISY_RUNS, repeats))
 
 
-def _callable(run: Run | Command | Sequence[str], agg: str, timeout: float) -> Run:
-    if callable(run):
-        return run
-    if isinstance(run, str) or not isinstance(run, Sequence):
-        message = (
-            f"run is {run!r}; expected a callable (tuples, size, slide) -> results, or a "
-            'command as a list of words, for example ["python", "engine.py"]'
-        )
-        raise UsageError(message)
-    return Command(tuple(run), agg=agg, timeout=timeout)
-
-
 def _search(plan: _Plan, repeats: int) -> Inference:
     coarse = plan.space.coarse(plan.kinds.by)
     search = _Search(plan, repeats, coarse, plan.kinds, Random(plan.seed))
-    # Before the first answer nobody knows what the engine tells, so it is not chosen.
-    search.put(search.make(), "split")
-    search.split()
+    plain = [one for one in plan.recorded if not is_irregular(one[0])]
+    for one in plain:
+        search.hold_against(*one)
+    if plan.asks and not search.spent():
+        # Before the first answer nobody knows what the engine tells, so it is not chosen.
+        search.put(search.make(), "split")
+        search.split()
     search.left = [fine for one in search.left for fine in plan.space.fine(one)]
     search.kinds = replace(plan.kinds, late=plan.late)
+    for one in plan.recorded:
+        if one not in plain:
+            search.hold_against(*one)
+    if not plan.asks:
+        return _inference(search, search.splitting())
     search.split()
     while search.confirmed() < plan.confirm and not search.spent():
         before = len(search.left)
@@ -340,14 +363,14 @@ def _search(plan: _Plan, repeats: int) -> Inference:
 
 @lru_cache(maxsize=8)
 def _possible(space: Space, by: str) -> dict[str, list[object]]:
-    return _values([fine for one in space.coarse(by) for fine in space.fine(one)])
+    return values_of([fine for one in space.coarse(by) for fine in space.fine(one)])
 
 
-def _inference(search: _Search) -> Inference:
+def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
     plan, left = search.plan, search.explaining()
-    possible, found = _possible(plan.space, plan.kinds.by), _values(left)
+    possible, found = _possible(plan.space, plan.kinds.by), values_of(left)
     parameters = [
-        _parameter(name, found[name], possible[name], search.asked) for name in PARAMETERS
+        parameter(name, found[name], possible[name], search.asked) for name in PARAMETERS
     ]
     gaps = tuple(one.number for one in search.asked if one.probe.slide > one.probe.size)
     if gaps:
@@ -360,23 +383,7 @@ def _inference(search: _Search) -> Inference:
         asked=tuple(search.asked),
         searched=search.searched,
         refuted_by=None if left else search.asked[-1],
-        complete=not left or search.confirmed() >= plan.confirm,
+        complete=not left or not plan.asks or search.confirmed() >= plan.confirm,
         space=plan.space,
-    )
-
-
-def _parameter(
-    name: str, found: list[object], possible: list[object], asked: Sequence[Asked]
-) -> Parameter:
-    probes = [one for one in asked if name in one.told]
-    runs = sum(one.runs for one in probes)
-    narrowed: Literal["narrowed", "unseen"] = (
-        "narrowed" if len(found) < len(possible) else "unseen"
-    )
-    return Parameter(
-        name,
-        tuple(found),
-        "settled" if len(found) == 1 else narrowed,
-        tuple(one.number for one in probes),
-        sum(one.agreeing for one in probes) / runs if runs else 0.0,
+        next_probe=next_probe,
     )

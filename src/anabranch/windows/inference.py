@@ -1,11 +1,12 @@
 """What `infer` found: settings, how sure, by which probes, and what nobody can tell apart."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from anabranch.errors import UsageError
 from anabranch.model import Stable
-from anabranch.windows.candidates import Space
+from anabranch.windows.candidates import PARAMETERS, Space, settings
 from anabranch.windows.engine import Engine
 from anabranch.windows.probes import Probe, Shown
 
@@ -37,7 +38,7 @@ class Asked:
 
     number: int
     probe: Probe
-    purpose: Literal["split", "confirm"]
+    purpose: Literal["split", "confirm", "recorded"]
     answer: tuple[Shown, ...] | None
     """The most frequent answer; None if the engine does not take the query."""
     runs: int
@@ -79,6 +80,8 @@ class Inference:
     complete: bool
     """Whether the search came to its end within `most` runs."""
     space: Space
+    next_probe: Probe | None = None
+    """With recordings alone: a run that would tell some of the engines apart."""
 
     @property
     def fits(self) -> bool:
@@ -114,8 +117,13 @@ class Inference:
         message = f"no parameter is called {name!r}; there are {names}"
         raise UsageError(message)
 
+    @property
+    def ambiguous(self) -> tuple[str, ...]:
+        """The parameters in which the engines that fit differ."""
+        return tuple(one.name for one in self.parameters if len(one.values) > 1)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values, for JSON; `alike` has each engine that fits, as far as they differ."""
         return {
             "fits": self.fits,
             "engines": len(self.engines),
@@ -136,6 +144,8 @@ class Inference:
             "differs_at_most": self.differs_at_most,
             "complete": self.complete,
             "refuted_by": self.refuted_by.number if self.refuted_by else None,
+            "alike": [_varying(one, self.ambiguous) for one in self.engines],
+            "next_probe": None if self.next_probe is None else _probe_dict(self.next_probe),
         }
 
     def __str__(self) -> str:
@@ -145,25 +155,67 @@ class Inference:
                 f"probe {self.refuted_by.number} ruled out the last "
                 f"{self.refuted_by.before} ({self.refuted_by.probe})"
             )
-        lines = [f"{len(self.engines)} settings fit, after {len(self.asked)} probes"]
-        if not self.complete:
-            lines[0] += " (the search was cut short)"
+        fit = (
+            "1 setting fits" if len(self.engines) == 1 else f"{len(self.engines)} settings fit"
+        )
+        lines = [f"{fit}, after {self._counted()}"]
         if self.like:
             lines.append(f"like {', '.join(self.like)}")
-        return "\n".join([*lines, *map(str, self.parameters)])
+        lines += map(str, self.parameters)
+        return "\n".join([*lines, *self._limits()])
+
+    def _counted(self) -> str:
+        recorded = sum(one.purpose == "recorded" for one in self.asked)
+        counts = ((recorded, "recording"), (len(self.asked) - recorded, "probe"))
+        return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+
+    def _limits(self) -> list[str]:
+        """What was not found out, and how far that was looked for."""
+        lines: list[str] = []
+        if len(self.engines) > 1:
+            names = ", ".join(self.ambiguous)
+            lines.append(f"not told apart: {len(self.engines)} settings that differ in {names}")
+        if not self.complete:
+            lines.append("the search was cut short: allow more runs, and it goes on")
+        elif self.next_probe is not None:
+            lines.append(f"to tell more, run and record: {self.next_probe}")
+        elif len(self.engines) > 1 and self.searched:
+            lines.append(
+                f"on none of {self.searched} more inputs would they differ; that is no proof"
+            )
+        if any(one.answer is None for one in self.asked):
+            lines.append("it took no query of some kinds, so nothing is known of those")
+        if self.confirmed:
+            share = f"{100 * self.differs_at_most:.0f} %"
+            lines.append(
+                f"{self.confirmed} probes by chance agreed: at 95 % confidence it differs on "
+                f"at most {share} of such"
+            )
+        return lines
+
+
+def _varying(engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
+    told = settings(engine)
+    return {name: told[name] for name in names if name in told}
+
+
+def _probe_dict(probe: Probe) -> dict[str, Any]:
+    return {
+        "size": probe.size,
+        "slide": probe.slide,
+        "tuples": [
+            {"stable": item.time}
+            if isinstance(item, Stable)
+            else {"time": item.time, "value": item.value, "batch": item.batch}
+            for item in probe.tuples
+        ],
+    }
 
 
 def _asked_dict(one: Asked) -> dict[str, Any]:
     return {
         "number": one.number,
-        "size": one.probe.size,
-        "slide": one.probe.slide,
-        "tuples": [
-            {"stable": item.time}
-            if isinstance(item, Stable)
-            else {"time": item.time, "value": item.value, "batch": item.batch}
-            for item in one.probe.tuples
-        ],
+        **_probe_dict(one.probe),
         "purpose": one.purpose,
         "answer": None if one.answer is None else [_plain(result) for result in one.answer],
         "runs": one.runs,
@@ -176,3 +228,38 @@ def _asked_dict(one: Asked) -> dict[str, Any]:
 
 def _plain(shown: Shown) -> dict[str, Any]:
     return {name: value for name, value in shown._asdict().items() if value is not None}
+
+
+def told_apart(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:
+    """The parameters that have fewer values now."""
+    if len(before) == len(after):
+        return []
+    old, new = values_of(before), values_of(after)
+    return [name for name in PARAMETERS if len(new[name]) < len(old[name])]
+
+
+def values_of(engines: Sequence[Engine]) -> dict[str, list[object]]:
+    """The values that these engines have, parameter by parameter."""
+    found: dict[str, dict[object, None]] = {name: {} for name in PARAMETERS}
+    for engine in engines:
+        for name, value in settings(engine).items():
+            found[name][value] = None
+    return {name: list(values) for name, values in found.items()}
+
+
+def parameter(
+    name: str, found: list[object], possible: list[object], asked: Sequence[Asked]
+) -> Parameter:
+    """One parameter, by the values that are left of those possible."""
+    probes = [one for one in asked if name in one.told]
+    runs = sum(one.runs for one in probes)
+    narrowed: Literal["narrowed", "unseen"] = (
+        "narrowed" if len(found) < len(possible) else "unseen"
+    )
+    return Parameter(
+        name,
+        tuple(found),
+        "settled" if len(found) == 1 else narrowed,
+        tuple(one.number for one in probes),
+        sum(one.agreeing for one in probes) / runs if runs else 0.0,
+    )

@@ -44,8 +44,8 @@ class EveryMachine:
         self._open: list[int] = []
         self._all: list[int] = []
         self._greatest: int | None = None
-        self._frontier: int | None = None
-        self._judged: int | None = None
+        self._frontier: int | None = self.progress.starts
+        self._judged: int | None = self.progress.starts
         self._pending: list[Arrival] = []
         self._shown: list[Reported] = []
         self._late: list[Late] = []

@@ -31,6 +31,7 @@ from anabranch.windows.trace import Query
 FIELDS: Final = ("value", "start", "end", "step")
 _DIGITS: Final = 12
 _LATE_SHARE: Final = 0.3
+_MOST_SHOWN: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class Probe:
     tuples: tuple[Arrival | Stable, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(_show(one) for one in self.tuples)
+        told = ", ".join(_show(one) for one in self.tuples[:_MOST_SHOWN])
+        if len(self.tuples) > _MOST_SHOWN:
+            told += f" ... and {len(self.tuples) - _MOST_SHOWN:,} more"
         return f"size {self.size}, slide {self.slide}, tuples (time value batch) {told}"
 
 
@@ -122,16 +125,13 @@ class Shown(NamedTuple):
     step: int | None = None
 
 
-@lru_cache(maxsize=30_000)
-def predicted(
+def foretold(
     engine: Engine, probe: Probe, agg: str, by: Literal["time", "rows"]
 ) -> tuple[Shown, ...] | None:
     """What the model says for a probe; None where it says nothing.
 
     It takes late tuples and mixed batches only with every window, and there an offset only
     below the slide.
-
-    Remembered, since engines are told apart by asking the same of many.
     """
     query = Query(probe.size, probe.slide, agg, by)
     try:
@@ -150,6 +150,10 @@ def predicted(
         for visit in step.visits
         if visit.reported
     )
+
+
+predicted = lru_cache(maxsize=30_000)(foretold)
+"""Remembered, since engines are told apart by asking the same of many."""
 
 
 def rounded(value: Any) -> Any:

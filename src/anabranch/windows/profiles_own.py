@@ -23,6 +23,7 @@ ANABRANCH: Final = Engine(
     tick="batch",
     windows="every",
     progress=Progress(delay=None),
+    options=("delay", "offset"),
     sources=tuple(
         Source(parameter, f"{_PAGE}: {what}", "documentation")
         for parameter, what in (

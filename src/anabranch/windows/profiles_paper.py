@@ -21,6 +21,7 @@ STREAM: Final = Engine(
     start=Start("first", "backward"),
     report=Report(content_change=True, window_close=True, non_empty=True, period=1),
     tick="time",
+    options=("offset",),
     sources=(
         Source("start", "SECRET Table 2, t0 = first - size", "paper"),
         Source("report", _REPORT, "paper"),
@@ -33,6 +34,7 @@ CORAL8: Final = Engine(
     start=Start("grid", lead=True),
     report=Report(content_change=True, non_empty=True, period=1),
     tick="batch",
+    options=("offset",),
     sources=(
         Source("start", _START, "paper"),
         Source("report", _REPORT, "paper"),
@@ -45,6 +47,7 @@ STREAMBASE: Final = Engine(
     start=Start("grid", lead=True),
     report=Report(window_close=True, non_empty=True, period=1),
     tick="tuple",
+    options=("offset",),
     sources=(
         Source("start", _START, "paper"),
         Source("report", _REPORT, "paper"),

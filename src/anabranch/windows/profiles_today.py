@@ -7,6 +7,8 @@ tuple (erratum D18).  Times are in any unit, but one for the whole query.
   what the batches before it said; a batch without data follows when the watermark has moved
   (`idle_batches=False` for a query that never catches up).  Append shows a window once, when
   it has closed; update shows the windows that a batch changed; complete shows all, always.
+  The watermark is 0, which is 1970, before any tuple: what was before is late, and a first
+  tuple within `delay` of it does not move it.  There is no lateness beside the delay.
   Without a watermark nothing is late: `engine("spark-update").without_source_delay()`.
 * **Flink**: `delay` is that of bounded out-of-orderness, with a watermark after each tuple;
   `lateness` is the allowed lateness, and each late tuple fires its windows at once.
@@ -33,6 +35,7 @@ _FINAL = Report(window_close=True, non_empty=True)
 _CHANGES = Report(content_change=True, non_empty=True)
 _SPARK_GUIDE = "Spark, Structured Streaming programming guide: output modes, watermarks"
 _SPARK_STATE = "Spark source, statefulOperators.scala: end <= watermark is evicted or late"
+_SPARK_OPTIONS = ("delay", "offset", "idle_batches")
 _SPARK_GRID = Source("start", "Spark, function `window`: startTime; TimeWindow.scala", "run")
 _SPARK_GAPS = Source("gaps", "Spark source, TimeWindow.scala: slide <= size", "documentation")
 _SPARK_TICK = Source("tick", f"{_SPARK_GUIDE}: micro-batches", "documentation")
@@ -43,8 +46,9 @@ SPARK_APPEND: Final = Engine(
     report=_FINAL,
     tick="batch",
     windows="every",
-    progress=Progress(known="next"),
+    progress=Progress(known="next", starts=0),
     gaps=False,
+    options=_SPARK_OPTIONS,
     sources=(
         _SPARK_GRID,
         _SPARK_GAPS,
@@ -60,8 +64,9 @@ SPARK_UPDATE: Final = Engine(
     report=_CHANGES,
     tick="batch",
     windows="every",
-    progress=Progress(known="next"),
+    progress=Progress(known="next", starts=0),
     gaps=False,
+    options=_SPARK_OPTIONS,
     sources=(
         _SPARK_GRID,
         _SPARK_GAPS,
@@ -77,8 +82,9 @@ SPARK_COMPLETE: Final = Engine(
     report=Report(non_empty=True),
     tick="batch",
     windows="every",
-    progress=Progress(known="next", lateness=None),
+    progress=Progress(known="next", lateness=None, starts=0),
     gaps=False,
+    options=_SPARK_OPTIONS,
     sources=(
         _SPARK_GRID,
         _SPARK_GAPS,
@@ -95,6 +101,7 @@ FLINK: Final = Engine(
     tick="tuple",
     windows="every",
     progress=Progress(known="after", latest_first=True),
+    options=("delay", "lateness", "offset", "keeps"),
     sources=(
         Source("start", "Flink source, SlidingEventTimeWindows: offset", "documentation"),
         Source("gaps", "Flink source, SlidingEventTimeWindows: any slide", "documentation"),
@@ -114,6 +121,7 @@ KAFKA_STREAMS: Final = Engine(
     windows="every",
     progress=Progress(known="before"),
     gaps=False,
+    options=("delay",),
     sources=(
         Source(
             "start", "Kafka source, TimeWindows.windowsFor: no start below 0", "documentation"
@@ -150,6 +158,7 @@ BEAM: Final = Engine(
     tick="batch",
     windows="every",
     progress=Progress(known="after", late_at_limit=True),
+    options=("delay", "lateness", "offset", "keeps"),
     sources=(
         Source("start", "Beam source, SlidingWindows", "run"),
         Source("gaps", "Beam source, SlidingWindows: no check of period and size", "inference"),

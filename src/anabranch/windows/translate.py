@@ -1,7 +1,8 @@
 """`translate`: the settings of another engine under which a query returns the same.
 
 Candidates are the settings that a user of the target has: the slide (as it was, 1, or the
-size) and, for an engine that keeps every window, offset, delay and lateness.  Each is held
+size) and, for an engine that keeps every window, those of offset, delay and lateness that
+it has.  Each is held
 against the source on all small streams with the given properties (`Inputs`).  Those without a
 difference are in `same`, least change first; each other one has the smallest stream on which
 it differs.
@@ -49,8 +50,12 @@ class Setting:
             "slide": query.slide,
         }
         if progress is not None:
-            found |= {"delay": progress.delay, "lateness": progress.lateness}
-            found["offset"] = self.engine.start.offset
+            told = {
+                "delay": progress.delay,
+                "lateness": progress.lateness,
+                "offset": self.engine.start.offset,
+            }
+            found |= {key: told[key] for key in told if key in self.engine.options}
         return found
 
     def __str__(self) -> str:
@@ -195,9 +200,11 @@ def _variants(target: Engine, source: Engine, slide: int, late: int) -> Iterator
     if late:
         known = source.progress or progress
         delays |= dict.fromkeys((known.delay, late))
-        if progress.lateness is not None:
+        if progress.lateness is not None and "lateness" in target.options:
             latenesses |= dict.fromkeys((known.lateness, late))
     offsets = dict.fromkeys((source.start.offset % slide, *range(min(slide, _MOST_OFFSETS))))
+    if "offset" not in target.options:
+        offsets = {target.start.offset: None}
     for delay, lateness, offset in product(delays, latenesses, offsets):
         told = replace(progress, delay=delay, lateness=lateness)
         yield replace(target, start=replace(target.start, offset=offset), progress=told)

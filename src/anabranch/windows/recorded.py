@@ -1,0 +1,165 @@
+"""Runs that were written down: what an engine got and what it showed, as answers for `infer`.
+
+A recording rules out the settings that would have shown something else, as a probe does, and
+those that take no such input: the engine took it.  Nobody chose its tuples, and it may be
+long.  What an engine shows for the first tuples does not depend on those after them, so each
+setting is fed part by part: most are gone after a few tuples, and only those left look at the
+whole.
+
+Engines that answer at every instant, or at every few, are not considered where times go over
+more than `MOST_INSTANTS`: with timestamps that would be every microsecond.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any, Final, TypeAlias
+
+from anabranch.errors import InputError, UsageError
+from anabranch.model import Stable
+from anabranch.windows.answers import read_results
+from anabranch.windows.engine import Engine
+from anabranch.windows.machine import Machine
+from anabranch.windows.predict import require_fit
+from anabranch.windows.probes import Probe, Seen, Shown, answer_of, foretold, rounded
+from anabranch.windows.stream import (
+    Arrival,
+    Given,
+    Row,
+    read,
+    require_order,
+    require_plain_batches,
+)
+from anabranch.windows.trace import Query
+
+MOST_INSTANTS: Final = 20_000
+_FIRST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One run: the query, the tuples in the order of arrival, and the results as shown.
+
+    A result is a value, or a mapping with `value` and, if known, `start`, `end` and `step`;
+    see `anabranch.windows.answers`.
+    """
+
+    size: int
+    slide: int
+    tuples: Sequence[Given]
+    results: Iterable[Any]
+
+    def read(self, number: int) -> tuple[Probe, tuple[Shown, ...]]:
+        """The input as a probe, and the answer to it, both checked."""
+        items = read(self.tuples)
+        if not any(isinstance(item, Row) for item in items):
+            message = f"recording {number} has no tuples; give what the engine got"
+            raise InputError(message)
+        tuples = tuple(
+            item
+            if isinstance(item, Stable)
+            else Arrival(item.time, item.value, item.arrived, item.batch)
+            for item in items
+        )
+        results: object = self.results
+        if results is None or isinstance(results, str | bytes):
+            message = f"recording {number}: results is {results!r}; expected a list of results"
+            raise UsageError(message)
+        return Probe(self.size, self.slide, tuples), read_results(
+            self.results, f"recording {number}"
+        )
+
+
+def agreeing(
+    engines: Sequence[Engine],
+    probe: Probe,
+    shown: Sequence[Shown],
+    told: frozenset[str],
+    query: Query,
+) -> list[Engine]:
+    """Those that take such a run and would have shown the same."""
+    wanted = answer_of(shown, told)
+    silent = Silent(probe, query)
+    times = [int(one.time) for one in probe.tuples]
+    long = query.by == "time" and max(times) - min(times) > MOST_INSTANTS
+    parts = list(_parts(probe.tuples))
+    return [
+        engine
+        for engine in engines
+        if not (long and _ceaseless(engine))
+        and not silent(engine)
+        and _would_show(engine, query, parts, wanted, told)
+    ]
+
+
+def _ceaseless(engine: Engine) -> bool:
+    """Whether it answers again while nothing happens."""
+    report = engine.report
+    return engine.windows == "active" and not (report.content_change or report.window_close)
+
+
+class Silent:
+    """Whether the model says nothing of an engine here: out of order, or no such window."""
+
+    def __init__(self, probe: Probe, query: Query) -> None:
+        items = read(probe.tuples)
+        self._query = query
+        self._disordered = _refused(lambda: require_order(items, "it"))
+        self._mixed = _refused(lambda: require_plain_batches(items))
+
+    def __call__(self, engine: Engine) -> bool:
+        """Of this one."""
+        if engine.windows == "active" and (
+            self._disordered or (self._mixed and engine.tick == "batch")
+        ):
+            return True
+        return _refused(lambda: require_fit(engine, self._query))
+
+
+def _refused(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except (InputError, UsageError):
+        return True
+    return False
+
+
+Items: TypeAlias = Sequence[Arrival | Stable]
+
+
+def _parts(tuples: Items) -> Iterator[Items]:
+    """The input in parts, each several times as long as all before it, cut between batches."""
+    part: list[Arrival | Stable] = []
+    wanted = _FIRST
+    for _, batch in groupby(tuples, key=_batch):
+        part += batch
+        if len(part) >= wanted:
+            yield part
+            part, wanted = [], 4 * wanted
+    if part:
+        yield part
+
+
+def _batch(one: Arrival | Stable) -> object:
+    return one if isinstance(one, Stable) else one.batch
+
+
+def _would_show(
+    engine: Engine, query: Query, parts: Sequence[Items], wanted: Seen, told: frozenset[str]
+) -> bool:
+    if query.by != "time":
+        probe = Probe(query.size, query.slide, tuple(chain.from_iterable(parts)))
+        said = foretold(engine, probe, query.agg, "rows")
+        return said is not None and answer_of(said, told) == wanted
+    machine = Machine(engine, query)
+    results: list[Shown] = []
+    seen: Seen = ()
+    for part in parts:
+        results += (
+            Shown(rounded(one.value), one.start, one.end, one.step)
+            for one in machine.feed(part).shown
+        )
+        seen = answer_of(results, told)
+        if seen != wanted[: len(seen)]:
+            return False
+    return seen == wanted
