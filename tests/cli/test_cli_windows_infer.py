@@ -166,7 +166,7 @@ def test_a_recorded_run_with_timestamps_finds_the_delay_that_is_named(tmp_path: 
     (tmp_path / "results.csv").write_text("\n".join(["value", *map(str, shown)]))
     ran = recorded(tmp_path, *lengths, *words)
     assert ran.exit_code == 0, ran.output
-    assert "progress.delay: 10 seconds (settled)" in ran.output
+    assert "progress.delay: 10 seconds or 0 (narrowed)" in ran.output
 
 
 def test_the_tuples_of_a_file_are_one_more_probe(tmp_path: Path) -> None:
