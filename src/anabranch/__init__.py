@@ -35,6 +35,7 @@ from anabranch.model import (
 if TYPE_CHECKING:
     from anabranch.operators.merge.r3 import MergeR3
     from anabranch.sources.compare import check
+    from anabranch.spark.listen import listener, progress
     from anabranch.spark.merged import merge
     from anabranch.spark.read import read_output
     from anabranch.spark.session import session
@@ -56,9 +57,11 @@ __all__ = [
     "check",
     "elements",
     "events",
+    "listener",
     "merge",
     "parse",
     "parse_marble",
+    "progress",
     "read_output",
     "session",
     "show_element",
@@ -69,7 +72,9 @@ _HEAVY = {
     "check": "anabranch.sources.compare",
     "elements": "anabranch.spark.streams",
     "events": "anabranch.spark.streams",
+    "listener": "anabranch.spark.listen",
     "merge": "anabranch.spark.merged",
+    "progress": "anabranch.spark.listen",
     "read_output": "anabranch.spark.read",
     "session": "anabranch.spark.session",
 }

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from anabranch.batch.schema import TimeType
-from anabranch.cli.account import Watch, show_time, sum_line, table
-from anabranch.spark.progress import BUCKETS, Totals
+from anabranch.cli.account import Quiet, Watch, show_lag, sum_line, table, trouble_lines
+from anabranch.spark.progress import BUCKETS, Totals, show
 
 
 def record(rows: int, **options: object) -> dict[str, object]:
@@ -38,27 +38,80 @@ def test_rows_and_buckets_add_up_or_do_not() -> None:
     assert "DO NOT add up: 5 counted, 6 rows read" in printed(sum_line(totals))
 
 
-def test_the_table_shows_who_leads_is_silent_joins_and_has_ended() -> None:
-    quiet = dict.fromkeys(BUCKETS, 0) | {"frontier": 3, "joined": True}
-    joining = dict.fromkeys(BUCKETS, 0) | {"frontier": None, "joined": False}
-    ended = dict.fromkeys(BUCKETS, 0) | {"frontier": "forever", "joined": True}
+class Clock:
+    """A clock that stands until it is put forward."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_table_shows_who_leads_is_silent_joins_has_ended_and_has_left() -> None:
+    nothing = dict.fromkeys(BUCKETS, 0)
+    others = {
+        "behind": nothing | {"frontier": 3, "joined": True},
+        "joining": nothing | {"frontier": None, "joined": False},
+        "ended": nothing | {"frontier": "forever", "joined": True},
+        "gone": nothing | {"frontier": None, "joined": False, "attached": False},
+    }
+    totals, clock = Totals(), Clock()
+    totals.add([record(5, replicas=others)], 0, at=clock())
+
+    def standings() -> dict[str, list[str]]:
+        quiet = Quiet(30, clock)
+        lines = printed(table(totals, TimeType.BIGINT, title="t", quiet=quiet)).splitlines()
+        return {line.split()[0]: line.split()[8:] for line in lines if len(line.split()) > 8}
+
+    assert standings()["behind"] == ["3", "4"]  # frontier, and how far behind the leader's 7
+    assert standings()["all"] == ["7", "0", "output"]
+    clock.now += 29
+    totals.add([record(1, replicas=others)], 1, at=clock())
+    clock.now += 1
+    assert standings()["east"] == ["7", "0", "leader"]
+    assert standings()["behind"] == ["3", "4", "silent", "30", "s"]
+    assert standings()["joining"] == ["-", "-", "joining,", "silent", "30", "s"]
+    assert standings()["ended"] == ["forever", "0", "ended"]
+    assert standings()["gone"] == ["-", "-", "detached"]
+    clock.now += 29
+    assert standings()["east"] == ["7", "0", "leader,", "silent", "30", "s"]
+
+
+def test_without_a_trigger_the_clock_alone_tells_who_is_silent() -> None:
+    console, clock, totals = Console(file=io.StringIO(), width=120), Clock(), Totals()
+    watch = Watch(console, TimeType.BIGINT, Quiet(30, clock))
+    watch.tick()
+    with watch.shown() as show_totals:
+        totals.add([record(5)], 0, at=clock())
+        show_totals(totals)
+        for _ in range(3):
+            clock.now += 20
+            watch.tick()
+        totals.add([record(5)], 1, at=clock())
+        show_totals(totals)
+    said = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert said[1] == "east is silent: no row for 30 seconds"
+    assert said[2].startswith("trigger 2: 10 rows in")
+    assert said[3:] == ["east is no longer silent"]
+
+
+def test_an_alarm_and_a_stretch_are_said_in_words() -> None:
     totals = Totals()
-    for trigger in range(4):
-        others = {"quiet": quiet, "joining": joining, "ended": ended}
-        totals.add([record(5, replicas=others)], trigger)
-    lines = printed(table(totals, TimeType.BIGINT, title="t")).splitlines()
-    standing = {line.split()[0]: line.split()[-1] for line in lines if line.strip()}
-    assert standing["east"] == "leader"
-    assert standing["quiet"] == "silent"
-    assert standing["joining"] == "joining"
-    assert standing["ended"] == "ended"
+    totals.add([record(5, alarm=["west", 9], stretches=[[2, 9, "north"]])], 0)
+    alarm, stretch = map(str, trouble_lines(totals, TimeType.BIGINT))
+    assert "only joining replicas remain, so the output stands at 7" in alarm
+    assert "the smallest guarantee is 9, of 'west'" in alarm
+    assert "may be wrong at times from 2 to before 9: 'north' was promoted" in stretch
+    totals.add([record(5, alarm=["west", "forever"])], 1)
+    assert "'west' has told no guarantee" in str(trouble_lines(totals, TimeType.BIGINT)[0])
 
 
 def test_times_are_shown_as_people_read_them() -> None:
-    assert show_time(None, TimeType.BIGINT) == "-"
-    assert show_time("forever", TimeType.BIGINT) == "forever"
-    assert show_time(1234, TimeType.BIGINT) == "1,234"
-    assert show_time(0, TimeType.TIMESTAMP) == "1970-01-01T00:00:00Z"
+    assert show(None, TimeType.BIGINT) == "-"
+    assert show("forever", TimeType.BIGINT) == "forever"
+    assert show(1234, TimeType.BIGINT) == "1,234"
+    assert show(0, TimeType.TIMESTAMP) == "1970-01-01T00:00:00Z"
+    assert show_lag("forever", TimeType.TIMESTAMP) == "forever"
 
 
 def test_without_a_terminal_each_trigger_is_a_line() -> None:

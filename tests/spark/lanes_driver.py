@@ -18,6 +18,7 @@ from anabranch.batch.parcel import unpack
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Element, Event, Insert
 from anabranch.operators.merge.choose import choose
+from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.parcels import DATA, in_every_lane, pieces
@@ -46,9 +47,11 @@ class FakeParts(dict[tuple[str], tuple[bytes]]):
         return iter(list(self.items()))
 
 
-def lane_spec(case: str = "auto", lanes: int = 2, **options: Any) -> LaneSpec:
+def lane_spec(
+    case: str = "auto", lanes: int = 2, policy: Policy = DEFAULT, **options: Any
+) -> LaneSpec:
     asked = None if case == "auto" else LaneCase.named(case).case
-    lane_case = LaneCase.of(choose({"x": None}, asked=asked))
+    lane_case = LaneCase.of(choose({"x": None}, asked=asked), policy)
     return LaneSpec("run", lanes, lane_case, Order(SCHEMA), **options)
 
 

@@ -49,14 +49,21 @@ def test_generate_merge_check(run: Any, place: Place) -> None:
     assert "the histories are the same" in checked.output
 
 
-def test_json_is_one_object_with_the_account(run: Any, place: Place) -> None:
+def test_json_is_a_line_per_trigger_and_the_account(run: Any, place: Place) -> None:
     place.generate(events=50)
     ran = run("merge", *folders(place), "--once", "--json")
-    report = json.loads(ran.stdout)
+    *triggers, report = map(json.loads, ran.stdout.splitlines())
     assert report["adds_up"] is True
     assert report["quarantined"] == 0
     assert set(report["replicas"]) == {"r0", "r1", "r2"}
     assert report["lanes"] == 2
+    assert [one["trigger"] for one in triggers] == [0]
+    facts = set(triggers[0]["replicas"]["r0"])
+    assert facts >= {"rows", "emitted", "pending", "frontier", "lag", "standing"}
+    assert triggers[0]["rows"] == report["rows"] > 0
+    assert triggers[0]["frontier"] == "forever"
+    assert triggers[0]["leader"] in report["replicas"]
+    assert triggers[0]["state_bytes"] > 0
 
 
 def test_quarantined_rows_make_the_exit_code_one(run: Any, place: Place) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from merging import Place
 
-from anabranch.errors import UsageError
+from anabranch.errors import StateError, UsageError
 from anabranch.spark.control import ControlLog, Inbox
 from anabranch.spark.merge import prepare
 from anabranch.spark.read import read_output
@@ -74,12 +74,39 @@ def test_a_policy_detaches_in_all_lanes_at_the_next_trigger(spark: Any, place: P
     assert all(not record["replicas"]["y"]["attached"] for record in records)
 
 
+@pytest.mark.spark
+def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
+    spark: Any, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(place.inbox / "x" / "1.parquet", A, B, stable(2))
+    write(place.inbox / "y" / "1.parquet", A)
+    (place.inbox / "y" / "_replica.json").write_text(json.dumps({"guarantee": 9}))
+    policy = "inserts=quorum(1),promote=true"
+    totals = place.merge(spark, policy=policy, case="r3")
+    assert (totals.alarm, totals.stretches, totals.frontier) == (None, [], 2)
+    for other in ("default", "promote=true", "stable_lag=2"):
+        with pytest.raises(StateError, match=rf"started with policy = .*,pro.* with {other}"):
+            prepare(place.spec(policy=other))
+    (place.inbox / "x" / "_detached").touch()
+    write(place.inbox / "y" / "2.parquet", B, C, stable(3))
+    again = prepare(place.spec())  # no policy: that of the run
+    assert str(again.lane.case.policy) == "inserts=quorum(1.0),promote=true"
+    totals = place.merge(spark, policy=f"{policy},violations=detach")
+    assert totals.stretches == [[2, 9, "y"]]
+    assert (totals.frontier, totals.leader) == (3, "y")
+    assert totals.adds_up
+    assert "from 2 to before 9: 'y' was promoted" in caplog.text
+    names = [row.name for row in read_output(spark, place.output).orderBy("seq").collect()]
+    assert sorted(filter(None, names)) == ["a", "b", "c"]
+
+
 def test_a_policy_that_the_kernels_have_not_is_refused_by_name(place: Place) -> None:
     write(place.inbox / "x" / "1.parquet", A)
     with pytest.raises(UsageError, match=r"no choice 'insert'"):
         prepare(place.spec(policy="insert=always"))
-    with pytest.raises(UsageError, match=r"lanes on Spark have no stable_lag=3"):
-        prepare(place.spec(policy="stable_lag=3"))
+    with pytest.raises(UsageError, match=r"inserts=leader needs case R3, but"):
+        prepare(place.spec(policy="inserts=leader"))
+    assert prepare(place.spec(policy="inserts=leader", case="r3")).is_new
 
 
 def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> None:

@@ -8,57 +8,79 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import time as wall_clock
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from anabranch.batch.schema import TimeType
-from anabranch.sources.verdict import show_time as show_units
-from anabranch.spark.progress import BUCKETS, Totals
+from anabranch.spark.progress import BUCKETS, ReplicaTotals, Shown, Totals, show, troubles
 
 FILE_WIDTH = 120
 """Characters in a line where there is no terminal to ask."""
 
 
-def show_time(value: str | int | None, time: TimeType) -> str:
-    """A frontier as people read it."""
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if time is TimeType.BIGINT else str(show_units(value, time))
+@dataclass(frozen=True)
+class Quiet:
+    """From when on a replica is called silent: so many seconds without a row."""
+
+    after: float = 60.0
+    clock: Callable[[], float] = wall_clock
+
+    def is_silent(self, replica: ReplicaTotals) -> bool:
+        """Whether it might speak, and does not."""
+        return replica.is_silent(self.clock(), self.after)
+
+    def standing(self, replica: ReplicaTotals) -> str:
+        """What a replica is at the moment; the one that leads may be silent, too."""
+        word = "" if replica.standing == "joined" else replica.standing
+        if not self.is_silent(replica):
+            return word
+        seconds = int(self.clock() - (replica.heard or 0))
+        return f"{word}, silent {seconds:,} s".removeprefix(", ")
 
 
-def table(totals: Totals, time: TimeType, *, title: str) -> Table:
+QUIET = Quiet()
+
+
+def table(totals: Totals, time: TimeType, *, title: str, quiet: Quiet = QUIET) -> Table:
     """One line per replica, then the sum and the output."""
     drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     drawn.add_column("replica", no_wrap=True)
-    for name in ("rows", *BUCKETS, "frontier"):
+    for name in ("rows", *BUCKETS, "frontier", "lag"):
         drawn.add_column(name, justify="right", no_wrap=True)
     drawn.add_column("", no_wrap=True)
     for name, replica in sorted(totals.replicas.items()):
         counts = [f"{replica.buckets[bucket]:,}" for bucket in BUCKETS]
-        at = show_time(replica.frontier, time)
-        drawn.add_row(name, f"{replica.rows:,}", *counts, at, _standing(name, totals))
+        at = show(replica.frontier, time), show_lag(replica.lag, time)
+        drawn.add_row(name, f"{replica.rows:,}", *counts, *at, quiet.standing(replica))
     drawn.add_section()
     sums = [f"{totals.bucket(bucket):,}" for bucket in BUCKETS]
-    drawn.add_row("all", f"{totals.rows:,}", *sums, show_time(totals.frontier, time), "output")
+    at = show(totals.frontier, time), show_lag(totals.last.get("lag"), time)
+    drawn.add_row("all", f"{totals.rows:,}", *sums, *at, "output")
+    drawn.caption = f"{totals.live:,} live events, {totals.state_bytes:,} bytes of state"
+    drawn.caption_justify = "left"
     return drawn
 
 
-def _standing(name: str, totals: Totals) -> str:
-    replica = totals.replicas[name]
-    if not replica.joined:
-        return "joining"
-    quiet = totals.triggers - 1 - replica.heard
-    if replica.frontier == "forever":
-        return "ended"
-    if quiet >= 3:
-        return "silent"
-    return "leader" if name == totals.leader else ""
+def show_lag(lag: Shown, time: TimeType) -> str:
+    """A distance in time as people read it.
+
+    >>> show_lag(1500, TimeType.BIGINT), show_lag(1_500_000, TimeType.TIMESTAMP)
+    ('1,500', '1.5 s')
+    """
+    if isinstance(lag, int) and time is TimeType.TIMESTAMP:
+        return f"{lag / 1_000_000:,g} s"
+    return show(lag, TimeType.BIGINT)
+
+
+def trouble_lines(totals: Totals, time: TimeType) -> list[Text]:
+    """What somebody should know who relies on the output."""
+    return [Text(f"warning: {one}", "bold yellow") for one in troubles(totals, time)]
 
 
 def sum_line(totals: Totals) -> Text:
@@ -72,13 +94,16 @@ def sum_line(totals: Totals) -> Text:
 
 
 class Watch:
-    """The account of a merge that runs, on stderr."""
+    """The account of a merge that runs, on stderr; `tick` looks who has fallen silent."""
 
-    def __init__(self, console: Console, time: TimeType) -> None:
+    def __init__(self, console: Console, time: TimeType, quiet: Quiet = QUIET) -> None:
         self._console = console
         self._time = time
+        self._quiet = quiet
         self._live: Live | None = None
         self._lock = threading.Lock()
+        self._last: Totals | None = None
+        self._silent: set[str] = set()
         self.note = ""
 
     @contextlib.contextmanager
@@ -92,21 +117,45 @@ class Watch:
             yield self._draw
         self._live = None
 
+    def tick(self) -> None:
+        """Look at the clock, also if no trigger comes: then all are silent."""
+        if self._last is None:
+            return
+        if self._live is not None:
+            self._draw(self._last)
+        else:
+            self._say_silent(self._last)
+
     def _draw(self, totals: Totals) -> None:
         with self._lock:
+            self._last = totals
             if self._live is not None:
                 title = f"trigger {totals.triggers}  {self.note}"
-                self._live.update(table(totals, self._time, title=title))
+                drawn = table(totals, self._time, title=title, quiet=self._quiet)
+                self._live.update(Group(drawn, *trouble_lines(totals, self._time)))
 
     def _line(self, totals: Totals) -> None:
+        self._last = totals
         made = totals.output.get("elements", 0)
-        at = show_time(totals.frontier, self._time)
-        self._console.print(
+        at = show(totals.frontier, self._time)
+        self._print(
             f"trigger {totals.triggers}: {totals.rows:,} rows in, {made:,} elements out, "
-            f"frontier {at}, {totals.live:,} live {self.note}".rstrip(),
-            highlight=False,
-            soft_wrap=True,
+            f"frontier {at}, {totals.live:,} live {self.note}".rstrip()
         )
+        self._say_silent(totals)
+
+    def _say_silent(self, totals: Totals) -> None:
+        """A line for each replica that falls silent, and for each that speaks again."""
+        with self._lock:
+            silent = {n for n, one in totals.replicas.items() if self._quiet.is_silent(one)}
+            for name in sorted(silent - self._silent):
+                self._print(f"{name} is silent: no row for {self._quiet.after:g} seconds")
+            for name in sorted(self._silent - silent):
+                self._print(f"{name} is no longer silent")
+            self._silent = silent
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def consoles() -> tuple[Console, Console]:

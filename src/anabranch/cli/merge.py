@@ -27,12 +27,20 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="auto: what the replicas' properties permit; else what you declare for them.",
 )
-@click.option("--policy", default="default", help="Choices such as violations=detach.")
+@click.option(
+    "--policy", help="Choices such as 'inserts=quorum(0.5),violations=detach'; fixed as --case."
+)
 @click.option("--gaps", is_flag=True, help="Replicas may leave out what others have.")
 @click.option(
     "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
 )
 @click.option("--interval", default="1 second", show_default=True, help="Watch: look so often.")
+@click.option(
+    "--silent-after",
+    default="1 minute",
+    show_default=True,
+    help="Watch: call a replica silent that has sent no row for so long.",
+)
 @click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
 @click.option("--schema", type=click.Path(path_type=Path), help="JSON lines: column types.")
 @click.option("--strict", is_flag=True, help="Stop at the first row that would be quarantined.")
@@ -41,7 +49,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     is_flag=True,
     help="A replica that appears later, without a guarantee, has everything.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A JSON line per trigger, the report last."
+)
 @click.pass_context
 def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     """Merge the replicas of INBOX (a folder with one sub-folder of element files each).
@@ -64,7 +74,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
 
     settings = load(flags={"master": options["master"]})
     prepared = prepare(_spec(options, settings))
-    query, interrupted = _run(prepared, options, settings)
+    query, interrupted = _run(prepared, options, settings, as_json=as_json)
     report = _report(prepared, query.totals)
     click.echo(json.dumps(report)) if as_json else _print(prepared, query.totals)
     if interrupted:
@@ -92,20 +102,32 @@ def _spec(options: dict[str, Any], settings: "Settings") -> "MergeSpec":
 
 
 def _run(
-    prepared: "Prepared", options: dict[str, Any], settings: "Settings"
+    prepared: "Prepared", options: dict[str, Any], settings: "Settings", *, as_json: bool
 ) -> "tuple[MergeQuery, bool]":
     """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
-    from anabranch.cli.account import Watch, consoles
+    from anabranch.batch.schema import TimeType
+    from anabranch.cli.account import Quiet, Watch, consoles
+    from anabranch.sources.durations import to_units
     from anabranch.spark.merge import start
 
+    silence = to_units(options["silent_after"], TimeType.TIMESTAMP, option="--silent-after")
     spark = settings.start_session()
-    watch = Watch(consoles()[1], prepared.inbox.schema.time)
+    watch = Watch(consoles()[1], prepared.inbox.schema.time, Quiet(silence / 1_000_000))
     once = options["mode"] == "once"
     with watch.shown() as show:
-        query = start(spark, prepared, once=once, interval=options["interval"], on_trigger=show)
+
+        def listen(totals: "Totals") -> None:
+            show(totals)
+            if as_json:
+                click.echo(json.dumps(totals.last))
+
+        query = start(
+            spark, prepared, once=once, interval=options["interval"], on_trigger=listen
+        )
         try:
-            while not query.wait(5):
-                pass
+            while not query.wait(1):
+                if not once:
+                    watch.tick()
         except KeyboardInterrupt:
             return query, True
         finally:
@@ -128,14 +150,17 @@ def _report(prepared: "Prepared", totals: "Totals") -> dict[str, Any]:
 
 
 def _print(prepared: "Prepared", totals: "Totals") -> None:
-    from anabranch.cli.account import consoles, show_time, sum_line, table
+    from anabranch.cli.account import consoles, sum_line, table, trouble_lines
+    from anabranch.spark.progress import show
 
     console = consoles()[0]
     time = prepared.inbox.schema.time
     output = prepared.spec.output
     console.print(table(totals, time, title=f"{prepared.run.inbox} → {output}"))
     console.print(sum_line(totals))
-    at = show_time(totals.frontier, time)
+    for line in trouble_lines(totals, time):
+        console.print(line, soft_wrap=True)
+    at = show(totals.frontier, time)
     made = totals.output.get("elements", 0)
     console.print(
         f"{made:,} elements in {output}/elements; final below {at}; "

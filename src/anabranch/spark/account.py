@@ -6,14 +6,17 @@ and is decided now moves from that bucket to its final one.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, STABLE
 from anabranch.operators.merge.contract import Bucket, StepResult
-from anabranch.spark.lane_case import LaneState, case_of, live_of
+from anabranch.operators.merge.start import Merge
 from anabranch.spark.progress import BUCKETS, Record
 from anabranch.spark.receive import Received
 from anabranch.spark.write import ELEMENTS, FINAL, LATE, VIOLATIONS
+
+_COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
+"""What a step counts by itself."""
 
 
 class Account:
@@ -23,18 +26,11 @@ class Account:
         self._lane = lane
         self._counting = counting
         self._counts: dict[str, dict[str, Any]] = {}
-        self._files: list[Record] = []
         self._guilty: dict[str, None] = {}
-        names = (ELEMENTS, FINAL, LATE, VIOLATIONS, "added_adjusts", "conflicts", "missing")
+        names = (ELEMENTS, FINAL, LATE, VIOLATIONS, *_COUNTED)
         self._output = dict.fromkeys(names, 0)
 
-    def add(
-        self,
-        heard: Sequence[Received],
-        result: StepResult,
-        guilty: Sequence[str],
-        state: LaneState,
-    ) -> None:
+    def add(self, heard: Sequence[Received], result: StepResult, state: Merge) -> None:
         """One step: what came, and what became of it."""
         for status in state.replicas:
             self._of(status.name)
@@ -53,10 +49,12 @@ class Account:
         late += sum(int((held.buckets == Bucket.LATE).sum()) for held in result.resolved)
         broken = sum(int((b == Bucket.VIOLATION).sum()) for b in result.buckets)
         made = {ELEMENTS: data + stables, LATE: late, VIOLATIONS: broken}
-        made |= {"added_adjusts": result.added_adjusts, "conflicts": result.conflicts}
-        for name, count in (made | {"missing": result.missing}).items():
+        for name, count in (made | {one: getattr(result, one) for one in _COUNTED}).items():
             self._output[name] += count
-        self._guilty |= dict.fromkeys(guilty)
+
+    def add_guilty(self, names: Sequence[str]) -> None:
+        """Whom the policy detaches."""
+        self._guilty |= dict.fromkeys(names)
 
     def add_final(self, count: int) -> None:
         """Events that became final."""
@@ -72,9 +70,10 @@ class Account:
         for replica in replicas:
             self._of(replica)["violation"] += 1
         self._output[VIOLATIONS] += len(replicas)
-        self._files += files
+        for fact in files:
+            self._of(fact["replica"])["rows"] += fact["rows"]
 
-    def record(self, state: LaneState, *, steps: int) -> Record:
+    def record(self, state: Merge, *, steps: int) -> Record:
         """All of it, with how far everybody is."""
         for counts in self._counts.values():
             counts |= {"frontier": None, "joined": False, "attached": False}
@@ -82,22 +81,28 @@ class Account:
             self._of(status.name).update(
                 frontier=time_or_word(status.frontier), joined=status.joined, attached=True
             )
-        leader = max(state.replicas, key=lambda r: (r.joined, r.frontier), default=None)
+        joined = [status for status in state.replicas if status.joined]
+        leader = max(joined, key=lambda one: one.frontier, default=None)
+        alarm = state.alarm
         return {
             "lane": self._lane,
             "replicas": self._counts,
             "output": self._output,
-            "live": live_of(state),
-            "case": case_of(state).value,
+            "live": state.live,
+            "case": state.case.value,
             "frontier": time_or_word(state.frontier),
             "leader": leader.name if leader else None,
             "guilty": list(self._guilty),
+            "alarm": alarm and [alarm.replica, time_or_word(int(alarm.guarantee))],
+            "stretches": [
+                [time_or_word(int(one.start)), time_or_word(int(one.end)), one.replica]
+                for one in state.stretches
+            ],
             "steps": steps,
-            "files": self._files,
         }
 
     def _of(self, replica: str) -> dict[str, Any]:
-        return self._counts.setdefault(replica, dict.fromkeys(BUCKETS, 0))
+        return self._counts.setdefault(replica, dict.fromkeys(("rows", *BUCKETS), 0))
 
 
 def time_or_word(units: int) -> int | str | None:

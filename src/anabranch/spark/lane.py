@@ -4,7 +4,8 @@
 elements, of late rows and violations with their origin, and one progress record.
 
 Steps are numbered for ever; every lane takes every step, so the number of a step is the same in
-all of them, and orders the output.
+all of them, and orders the output.  Who attaches or leaves takes a step too: by some policies
+that changes the output, and moves its frontier.
 """
 
 import json
@@ -22,7 +23,7 @@ from anabranch.operators import finalize
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
 from anabranch.spark.account import Account
-from anabranch.spark.lane_case import LaneCase, members_of
+from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.parcels import COUNTING_LANE, Row, cut, to_ipc
 from anabranch.spark.receive import Order, Received, Round, rounds
 from anabranch.spark.store import Lane, LaneId
@@ -82,7 +83,6 @@ def make(number: int, lane: Lane, parcels: Sequence[Row], spec: LaneSpec) -> Ite
     order = spec.order if lane.steps else replace(spec.order, newcomers=None)
     for one in rounds(parcels, order, known):
         yield from _step(number, lane, one, spec, account)
-        lane.steps += 1
     if refused:
         origin = pa.Table.from_pylist(refused, schema=ORIGIN)
         yield _row(VIOLATIONS, number, lane.steps - 1, origin=to_ipc(origin))
@@ -95,14 +95,49 @@ def _step(
     number: int, lane: Lane, one: Round, spec: LaneSpec, account: Account
 ) -> Iterator[Row]:
     for name, attachment, guarantee in one.attached:
-        _attach(lane, name, attachment, guarantee)
+        if attachment > lane.gone.get(name, 0):
+            result = _attach(lane, name, attachment, guarantee)
+            yield from _say(number, lane, result, account)
+        lane.steps += 1
     heard = [item for item in one.received if item.attachment > lane.gone.get(item.replica, 0)]
     arrivals = [
         Arrival(item.replica, item.batch, guarantee=item.guarantee, attachment=item.attachment)
         for item in heard
     ]
     result, guilty = spec.case.step(lane.state, arrivals)
-    account.add(heard, result, guilty, lane.state)
+    account.add_guilty(guilty)
+    yield from _say(number, lane, result, account, heard, strict=spec.strict)
+    unheard = [item for item in one.received if item not in heard]
+    for item in [*unheard, *one.after]:
+        yield from _left(number, lane.steps, item, account)
+    lane.steps += 1
+    for name, attachment in one.detached:
+        if lane.state.members.find(name) is not None:
+            yield from _say(number, lane, lane.state.detach(name), account)
+        lane.gone[name] = attachment
+        lane.steps += 1
+
+
+def _attach(lane: Lane, name: str, attachment: int, guarantee: int | None) -> StepResult:
+    """Attach a replica; one that is attached has this guarantee from now on."""
+    lane.gone.pop(name, None)
+    row = lane.state.members.find(name)
+    if row is not None and lane.state.members.attachment[row] == attachment:
+        return lane.state.tell(name, guarantee)
+    return lane.state.attach(name, attachment=attachment, guarantee=guarantee)
+
+
+def _say(
+    number: int,
+    lane: Lane,
+    result: StepResult,
+    account: Account,
+    heard: Sequence[Received] = (),
+    *,
+    strict: bool = False,
+) -> Iterator[Row]:
+    """What came of a step, or of a change of membership, which is a step of its own."""
+    account.add(heard, result, lane.state)
     output = result.output
     if lane.final is not None:
         done = finalize.step(lane.final, output)
@@ -111,25 +146,7 @@ def _step(
     if number != COUNTING_LANE:  # one lane alone says the stable
         output = output.take(np.flatnonzero(output.is_data))
     yield from _elements(number, lane.steps, output)
-    yield from _quarantined(number, lane.steps, heard, result, strict=spec.strict)
-    for name, _ in one.detached:
-        if members_of(lane.state).find(name) is not None:
-            lane.state.detach(name)
-    lane.gone |= dict(one.detached)
-    unheard = [item for item in one.received if item not in heard]
-    for item in [*unheard, *one.after]:
-        yield from _left(number, lane.steps, item, account)
-
-
-def _attach(lane: Lane, name: str, attachment: int, guarantee: int | None) -> None:
-    """Attach a replica; one that is attached has this guarantee from now on."""
-    if attachment <= lane.gone.get(name, 0):
-        return
-    lane.gone.pop(name, None)
-    lane.state.attach(name, attachment=attachment, guarantee=guarantee)
-    members = members_of(lane.state)
-    promised = np.iinfo(np.int64).min if guarantee is None else guarantee
-    members.guarantee[members.find(name)] = promised
+    yield from _quarantined(number, lane.steps, heard, result, strict=strict)
 
 
 def _row(channel: str, lane: int, step: int, **values: Any) -> Row:

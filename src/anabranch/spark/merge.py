@@ -12,6 +12,7 @@ row.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import time as wall_clock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,14 +27,15 @@ from anabranch.sources.observed import declared
 from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog, Inbox
-from anabranch.spark.failure import explain
+from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.inbox import InboxSpec, pack
 from anabranch.spark.lane import LaneSpec
 from anabranch.spark.lane_case import LaneCase
+from anabranch.spark.lock import DriverLock
 from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import escaped, in_lanes, shuffled_into
 from anabranch.spark.poll import Poller
-from anabranch.spark.progress import Totals, read_totals
+from anabranch.spark.progress import Totals, Warner, read_totals
 from anabranch.spark.receive import Order
 from anabranch.spark.write import PROGRESS, write_trigger
 
@@ -44,7 +46,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeSpec:
-    """What to merge, and where to put it; `usual_lanes` is for a new run that asks for none."""
+    """What to merge, and where to put it; `usual_lanes` is for a new run that asks for none.
+
+    No policy: that of the run, or the default one.
+    """
 
     inbox: Path
     output: Path
@@ -52,7 +57,7 @@ class MergeSpec:
     lanes: int | None = None
     usual_lanes: int = 2
     case: str = "auto"
-    policy: str = "default"
+    policy: str | None = None
     gaps: bool = False
     schema: Path | None = None
     strict: bool = False
@@ -93,6 +98,7 @@ def prepare(spec: MergeSpec) -> Prepared:
         time=schema.time.value,
         columns=tuple(f"{field.name}: {field.type}" for field in schema.payload),
         founders=found.founders if found else _founders(folder),
+        policy=str(case.policy),
     )
     if found:
         runs.require_same(found, run, spec.output)
@@ -114,12 +120,19 @@ def look_at(prepared: Prepared) -> Inbox:
 class MergeQuery:
     """A merge that runs; `totals` is what it has committed so far, also in earlier starts."""
 
-    def __init__(self, prepared: Prepared, on_trigger: Callable[[Totals], None] | None) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        lock: DriverLock,
+        on_trigger: Callable[[Totals], None] | None,
+    ) -> None:
         self._prepared = prepared
+        self._lock = lock
         self._on_trigger = on_trigger
         self._inbox = look_at(prepared)
         self._query: StreamingQuery | None = None
         self._poller: Poller | None = None
+        self._warner = Warner(prepared.inbox.schema.time)
         self.totals = read_totals(prepared.spec.output / PROGRESS)
 
     def run(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
@@ -137,6 +150,7 @@ class MergeQuery:
         )
         with shuffled_into(spark, self._prepared.lane.lanes):
             self._query = trigger.start()
+        self._lock.is_active = lambda: is_active(self._query)
         if not once:
             self._poller = Poller(self._inbox.advance, interval)
 
@@ -151,7 +165,8 @@ class MergeQuery:
         if trigger < self.totals.next_trigger:  # run again: its records were replaced
             self.totals = read_totals(spec.output / PROGRESS)
         else:
-            self.totals.add(records, trigger)
+            self.totals.add(records, trigger, at=wall_clock())
+        self._warner.warn(self.totals)
         if self._on_trigger is not None:
             self._on_trigger(self.totals)
 
@@ -160,20 +175,13 @@ class MergeQuery:
         assert self._query is not None
         if self._poller is not None:
             self._poller.raise_failure()
-        try:
-            if seconds is None:
-                self._query.awaitTermination()
-                return True
-            return bool(self._query.awaitTermination(seconds))
-        except Exception as error:
-            raise explain(error) from error
+        return wait_for(self._query, self._lock, seconds)
 
     def stop(self) -> None:
         """Stop after the trigger that runs now; a later start goes on from there."""
         if self._poller is not None:
             self._poller.stop()
-        if self._query is not None:
-            self._query.stop()
+        stop(self._query, self._lock)
 
 
 def start(
@@ -185,10 +193,16 @@ def start(
     on_trigger: Callable[[Totals], None] | None = None,
 ) -> MergeQuery:
     """Run a prepared merge: `once` takes all there is and ends, else it runs until stopped."""
-    if prepared.is_new:
-        runs.record(prepared.run, prepared.spec.output, prepared.spec.checkpoint)
-    query = MergeQuery(prepared, on_trigger)
-    query.run(spark, once=once, interval=interval)
+    lock = DriverLock(prepared.spec.checkpoint.resolve())
+    try:
+        if prepared.is_new:
+            runs.require_new(prepared.spec.checkpoint)
+            runs.record(prepared.run, prepared.spec.output, prepared.spec.checkpoint)
+        query = MergeQuery(prepared, lock, on_trigger)
+        query.run(spark, once=once, interval=interval)
+    except BaseException:
+        lock.release()
+        raise
     return query
 
 
@@ -211,7 +225,7 @@ def _founders(folder: Folder) -> tuple[str, ...]:
 
 def _case(folder: Folder, spec: MergeSpec, found: runs.Run | None) -> LaneCase:
     """The case of a new run by what replicas declare; a run that goes on keeps its own."""
-    policy = Policy.parse(spec.policy)
+    policy = Policy.parse(spec.policy or (found.policy if found else "default"))
     asked = None if spec.case == "auto" else MergeCase(spec.case)
     known = declared(folder)
     if found is not None and asked is None:

@@ -213,6 +213,7 @@ def describe(merged: Merged) -> dict[str, Any]:
     return {
         "lanes": merged.spec.lanes,
         "case": merged.spec.case.name,
+        "policy": str(merged.spec.case.policy),
         "time": merged.schema.time.value,
         "columns": tuple(f"{field.name}: {field.type}" for field in payload),
     }

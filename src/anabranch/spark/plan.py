@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.spark.lane import LaneSpec, make
+from anabranch.spark.listen import observed
 from anabranch.spark.write import LANE_COLUMNS, LANE_ROWS
 
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ def in_lanes(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     """What the lanes make of a stream of parcels (rows of `LANE_ROWS`)."""
     from anabranch.spark.processor import MergeProcessor
 
-    return parcels.groupBy("key").transformWithStateInPandas(
+    rows = parcels.groupBy("key").transformWithStateInPandas(
         MergeProcessor(spec),
         outputStructType=LANE_ROWS,
         outputMode="append",
         timeMode="None",
     )
+    return observed(rows, spec.run, spec.lanes)
 
 
 def in_lanes_once(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":

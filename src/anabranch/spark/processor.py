@@ -58,6 +58,7 @@ class MergeProcessor(StatefulProcessor):
         for row in made:
             if row["channel"] == PROGRESS:
                 facts = {"warm": was_warm, "cold": not (is_new or was_warm), "saved": written}
+                facts["state_bytes"] = sum(lane.sizes.values())
                 row["note"] = json.dumps(json.loads(row["note"]) | facts)
         yield pd.DataFrame(made, columns=list(LANE_COLUMNS))
 

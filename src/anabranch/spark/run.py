@@ -3,7 +3,8 @@
 Both hold a file `_run.json` with the same run id.  A checkpoint knows which files were consumed
 and what was emitted; joined with another output folder it would lose or double rows, so every
 other pairing is refused before Spark starts.  What may never change over the life of a run (the
-number of lanes, the case, the type of the times, the payload columns) is recorded there too.
+number of lanes, the case, the policy but for `violations`, the type of the times, the payload
+columns) is recorded there too.
 
 Format 1 kept each lane's state as one value and read file names instead of a control log; it
 is refused by name, since neither can be turned into the other while files are half consumed.
@@ -12,11 +13,13 @@ is refused by name, since neither can be turned into the other while files are h
 import json
 import os
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from anabranch.errors import StateError
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.spark.lock import FILE as LOCK
 from anabranch.spark.write import PROGRESS, trigger_folder
 
 FILE: Final = "_run.json"
@@ -36,6 +39,7 @@ class Run:
     time: str
     columns: tuple[str, ...]
     founders: tuple[str, ...]
+    policy: str = "default"
     format: int = FORMAT
 
 
@@ -75,16 +79,23 @@ def find(output: Path, checkpoint: Path) -> Run | None:
     return ours
 
 
+def require_new(checkpoint: Path) -> None:
+    """Refuse a checkpoint in which another start began a run since it was looked at."""
+    if (checkpoint / FILE).exists():
+        message = f"{checkpoint}: another merge began a run here meanwhile; start again"
+        raise StateError(message)
+
+
 def _content(folder: Path) -> set[str]:
-    """The names in a folder, without what `record` leaves when it dies."""
+    """The names in a folder, without what a first start leaves when it dies."""
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    return {name for name in names if not name.startswith(_BESIDE)}
+    return {name for name in names if name != LOCK and not name.startswith(_BESIDE)}
 
 
 def is_unused(folder: Path) -> bool:
     """Whether nothing is there, but perhaps what a first start left that died."""
     names = (path.name for path in folder.rglob("*") if path.is_file())
-    return all(name == FILE or name.startswith(_BESIDE) for name in names)
+    return all(name in (FILE, LOCK) or name.startswith(_BESIDE) for name in names)
 
 
 def require_written(output: Path, checkpoint: Path) -> None:
@@ -136,14 +147,21 @@ def write(run: Run, folder: Path) -> None:
 
 def require_same(found: Run, wanted: Run, output: Path) -> None:
     """Refuse a restart that asks for other lanes, times or columns than the run has."""
-    for name in ("lanes", "case", "time", "columns", "inbox"):
-        was, now = getattr(found, name), getattr(wanted, name)
+    for name in ("lanes", "case", "policy", "time", "columns", "inbox"):
+        was, now = _fixed(found, name), _fixed(wanted, name)
         if was != now:
             message = (
                 f"{output}: this run was started with {name} = {_show(was)}, now it is asked "
                 f"to go on with {_show(now)}; keep it as it was, or start anew in new folders"
             )
             raise StateError(message)
+
+
+def _fixed(run: Run, name: str) -> object:
+    """What may not change; of the policy, all but what becomes of violations."""
+    if name != "policy":
+        return getattr(run, name)
+    return str(replace(Policy.parse(run.policy), violations=DEFAULT.violations))
 
 
 def _show(value: object) -> str:

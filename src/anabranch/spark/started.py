@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import time as wall_clock
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote, urlparse
 
@@ -24,12 +25,13 @@ from anabranch.errors import StateError, UsageError
 from anabranch.spark import run as runs
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
-from anabranch.spark.failure import explain
+from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.inbox import pack_control
 from anabranch.spark.lane import LaneSpec
+from anabranch.spark.lock import DriverLock
 from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import escaped, in_lanes, shuffled_into
-from anabranch.spark.progress import Record, Totals, read_totals
+from anabranch.spark.progress import Record, Totals, Warner, read_totals
 from anabranch.spark.views import CHANGES, Views
 from anabranch.spark.write import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS, write_records
 
@@ -109,6 +111,7 @@ class StartedMerge:
         self._on_trigger = on_trigger
         self._totals = Totals()
         self.query: StreamingQuery | None = None
+        self.lock: DriverLock | None = None
         self.late = writer.sinks[LATE]
 
     @property
@@ -135,14 +138,17 @@ class StartedMerge:
         )
         with shuffled_into(spark, spec.lanes):
             self.query = started.start()
+        if self.lock is not None:
+            self.lock.is_active = lambda: is_active(self.query)
 
     def _each(self) -> "Callable[[DataFrame, int], None]":
         writer, listen = self._writer, self._on_trigger
-        totals = self._totals
+        totals, warner = self._totals, Warner(self._merged.schema.time)
 
         def write(df: "DataFrame", trigger: int) -> None:
             records = writer.write(df, trigger)
-            totals.add(records, trigger)
+            totals.add(records, trigger, at=wall_clock())
+            warner.warn(totals)
             if totals.frontier is None and totals.triggers in _SAY_AT:
                 log.warning(
                     "no stable in %d triggers: %d events are remembered, and none of them can "
@@ -178,18 +184,11 @@ class StartedMerge:
     def wait(self, seconds: int | None = None) -> bool:
         """Wait for the end; False if it still runs.  A failure is raised in our words."""
         assert self.query is not None
-        try:
-            if seconds is None:
-                self.query.awaitTermination()
-                return True
-            return bool(self.query.awaitTermination(seconds))
-        except Exception as error:
-            raise explain(error) from error
+        return wait_for(self.query, self.lock, seconds)
 
     def stop(self) -> None:
         """Stop; a later start with the same checkpoint goes on from there."""
-        if self.query is not None:
-            self.query.stop()
+        stop(self.query, self.lock)
 
 
 def start(
@@ -212,16 +211,31 @@ def start(
     place = checkpoint if folder is None else str(folder)
     given = {view: sink for view, sink in sinks.items() if sink is not None}
     given.setdefault(LATE, f"{place}/{LATE}")
-    run = _run(merged, folder, given)
-    spec = replace(merged.spec, run=run.run, final=FINAL in given)
-    control = None if folder is None else folder / FOLDER
-    if control is not None:
-        control.mkdir(parents=True, exist_ok=True)
-    started = StartedMerge(
-        merged, TriggerWriter(merged.views, given, place, control), on_trigger
-    )
-    started.run(spec, once=once, interval=interval)
+    lock = None if folder is None else _lock(folder)
+    try:
+        run = _run(merged, folder, given)
+        spec = replace(merged.spec, run=run.run, final=FINAL in given)
+        control = None if folder is None else folder / FOLDER
+        if control is not None:
+            control.mkdir(parents=True, exist_ok=True)
+        started = StartedMerge(
+            merged, TriggerWriter(merged.views, given, place, control), on_trigger
+        )
+        started.lock = lock
+        started.run(spec, once=once, interval=interval)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
     return started
+
+
+def _lock(folder: Path) -> DriverLock:
+    """The right to drive a checkpoint of ours, or a new one."""
+    if runs.read(folder) is None and not runs.is_unused(folder):
+        message = f"{folder}: holds a checkpoint that ab.merge did not begin; name a new folder"
+        raise StateError(message)
+    return DriverLock(folder)
 
 
 def local(path: str) -> Path | None:
@@ -237,9 +251,6 @@ def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> ru
     from anabranch.spark.merged import describe
 
     found = None if folder is None else runs.read(folder)
-    if folder is not None and found is None and not runs.is_unused(folder):
-        message = f"{folder}: holds a checkpoint that ab.merge did not begin; name a new folder"
-        raise StateError(message)
     number = found.run if found else merged.spec.run
     names = tuple(founder.name for founder in merged.spec.founders)
     wanted = runs.Run(run=number, inbox="", founders=names, **describe(merged))

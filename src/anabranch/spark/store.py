@@ -23,8 +23,9 @@ from typing import Any, Final, Protocol
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
 from anabranch.operators.finalize import FinalizeState
+from anabranch.operators.merge.start import Merge
 from anabranch.operators.state_parts import Saved
-from anabranch.spark.lane_case import LaneCase, LaneState
+from anabranch.spark.lane_case import LaneCase
 
 FORMAT: Final = 2
 HEADER: Final = "header"
@@ -72,12 +73,14 @@ class LaneId:
 class Lane:
     """What a lane remembers; `gone` are detached replicas with their last attachment."""
 
-    state: LaneState
+    state: Merge
     steps: int = 0
     gone: dict[str, int] = field(default_factory=dict)
     mark: int | None = None
     final: FinalizeState | None = None
     final_mark: int | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    """How many bytes each stored part has."""
 
 
 class WarmCopies:
@@ -122,6 +125,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
     found = {key[0]: bytes(value[0]) for key, value in parts.iterator()}
     state = which.case.from_parts(_under(_MERGE, found), which.schema)
     lane = Lane(state, header["steps"], header["gone"], header["mark"])
+    lane.sizes = {name: len(data) for name, data in found.items() if name != HEADER}
     if which.final:
         lane.final = FinalizeState.from_parts(_under(_FINAL, found), which.schema)
         lane.final_mark = lane.final.mark
@@ -139,11 +143,11 @@ def _under(prefix: str, found: dict[str, bytes]) -> dict[str, bytes]:
 def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> int:
     """Write what changed; the bytes written."""
     saved = lane.state.parts(since=lane.mark)
-    written = _apply(parts, _MERGE, saved)
+    written = _apply(parts, _MERGE, saved, lane.sizes)
     lane.mark = saved.mark
     if lane.final is not None:
         saved = lane.final.parts(since=lane.final_mark)
-        written += _apply(parts, _FINAL, saved)
+        written += _apply(parts, _FINAL, saved, lane.sizes)
         lane.final_mark = saved.mark
     nonce = uuid.uuid4().hex
     parts.updateValue((HEADER,), (_header(which, lane, nonce),))
@@ -151,11 +155,13 @@ def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> i
     return written
 
 
-def _apply(parts: Parts, prefix: str, saved: Saved) -> int:
+def _apply(parts: Parts, prefix: str, saved: Saved, sizes: dict[str, int]) -> int:
     for name in saved.deleted:
         parts.removeKey((prefix + name,))
+        sizes.pop(prefix + name, None)
     for name, data in saved.written.items():
         parts.updateValue((prefix + name,), (data,))
+        sizes[prefix + name] = len(data)
     return sum(map(len, saved.written.values()))
 
 

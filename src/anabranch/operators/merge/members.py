@@ -101,6 +101,13 @@ class Members:
         self.promoted = np.append(self.promoted, NEVER_UNITS)
         self.next_serial += 1
 
+    def tell(self, name: str, guarantee: int | None) -> int:
+        """The row of a replica that has this guarantee from now on, promoted or not before."""
+        row = self.row_of(name, "told a guarantee")
+        self.guarantee[row] = NEVER_UNITS if guarantee is None else guarantee
+        self.promoted[row] = NEVER_UNITS
+        return row
+
     def remove(self, row: int) -> None:
         """Take one row out."""
         del self.names[row]

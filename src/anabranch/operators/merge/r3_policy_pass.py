@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, Codes, Ints
+from anabranch.batch.batch import (
+    ADJUST,
+    FOREVER_UNITS,
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Codes,
+    Ints,
+)
 from anabranch.batch.codec import to_elements
 from anabranch.batch.kernel import frozen
 from anabranch.batch.store import grown
@@ -151,6 +160,14 @@ class Pass:
     def detach(self, name: str) -> None:
         """Forget what a replica said."""
         self._leave(self.state.members.names.index(name))
+        regroup(self._table())
+        self._compact()
+
+    def tell(self, name: str, guarantee: int | None) -> None:
+        """A replica has this guarantee from now on, promoted or not before."""
+        members, control = self.state.members, self.state.control
+        row = members.tell(name, guarantee)
+        control[row, GUARANTEE], control[row, PROMOTED] = members.guarantee[row], NEVER_UNITS
         regroup(self._table())
         self._compact()
 

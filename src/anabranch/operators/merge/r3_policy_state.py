@@ -193,6 +193,15 @@ class R3PolicyState:
         one.detach(name)
         return one.finish(granularity)
 
+    def tell(self, name: str, guarantee: int | None) -> StepResult:
+        """A replica has this guarantee from now on; what that changes on the output."""
+        from anabranch.operators.merge.r3_policy_pass import Pass
+
+        self.members.row_of(name, "told a guarantee")
+        one = Pass(self)
+        one.tell(name, guarantee)
+        return one.finish("batch")
+
     def to_bytes(self) -> bytes:
         """The whole state, versioned; see `r3_policy_codec`."""
         from anabranch.operators.merge.r3_policy_codec import write_state

@@ -4,6 +4,7 @@
 
     step             take what arrived; its result, and whom the policy detaches
     attach, detach   who takes part; what that changes on the output, to be written too
+    tell             another guarantee of a replica that is attached; likewise
     parts            what changed since the last save
 
 Which state is behind it follows from case and policy: R0, R1 and R2 have one; R3 has a fast one
@@ -131,6 +132,18 @@ class Merge:
         """Forget what a replica said; what it brought to the output stays."""
         found = self.state.detach(name)
         return found if isinstance(found, StepResult) else self._plain_step([], "batch")
+
+    def tell(self, name: str, guarantee: int | None) -> StepResult:
+        """An attached replica has this guarantee from now on; None: it is complete."""
+        if isinstance(self.state, AutoState):
+            return Merge(self.state.current, self.policy).tell(name, guarantee)
+        if isinstance(self.state, R3PolicyState):
+            return self.state.tell(name, guarantee)
+        self.state.mark += 1
+        self.members.tell(name, guarantee)
+        if self.policy.promote:
+            self.members.succeed(self.frontier)
+        return self._plain_step([], "batch")
 
     def step(
         self, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
