@@ -27,6 +27,8 @@ def explain(error: Exception) -> AnabranchError:
         kind = getattr(errors, found[1], RunError)
         if isinstance(kind, type) and issubclass(kind, AnabranchError):
             return kind(" ".join(found[2].split()))
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        text = "its process (the JVM) is gone: killed, or out of memory"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     place = log_file()
     where = f"; Spark's log is {place}" if place else ""

@@ -186,7 +186,7 @@ class Scene:
         code = session.wait(PATIENCE)
         assert code == 0, session.tail()
         lines = session.log.read_text().splitlines()
-        report: dict[str, Any] = json.loads(next(li for li in lines if li.startswith("{")))
+        report: dict[str, Any] = json.loads([li for li in lines if li.startswith("{")][-1])
         self.judge(report)
         return report
 
