@@ -39,7 +39,7 @@ def test_a_new_replica_is_found_silence_is_told_and_a_killed_jvm_is_our_error(
     assert lines[-1]["error"] == "run"
     assert "(the JVM) is gone: killed, or out of memory" in lines[-1]["message"]
     assert set(lines[0]["replicas"]) == {"r0", "r1"}
-    assert lines[1]["replicas"]["r2"]["standing"] == "joining"
+    assert lines[1]["replicas"]["r2"]["rows"] == lines[1]["rows"] > 0
     here.require_prefix()
     here.give(here.waiting)
     totals = place.merge(spark)
