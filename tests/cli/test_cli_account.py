@@ -2,11 +2,12 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from anabranch.batch.schema import TimeType
 from anabranch.cli.account import Quiet, Watch, show_lag, sum_line, table, trouble_lines
-from anabranch.spark.progress import BUCKETS, Totals, show
+from anabranch.spark.progress import BUCKETS, Totals, Warner, show
 
 
 def record(rows: int, **options: object) -> dict[str, object]:
@@ -104,6 +105,20 @@ def test_an_alarm_and_a_stretch_are_said_in_words() -> None:
     assert "may be wrong at times from 2 to before 9: 'north' was promoted" in stretch
     totals.add([record(5, alarm=["west", "forever"])], 1)
     assert "'west' has told no guarantee" in str(trouble_lines(totals, TimeType.BIGINT)[0])
+
+
+def test_the_log_says_once_what_begins_and_again_that_no_stable_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    totals, warner = Totals(), Warner(TimeType.BIGINT)
+    for trigger in range(12):
+        alarm = ["west", 9] if 2 <= trigger < 5 or trigger == 7 else None
+        totals.add([record(5, alarm=alarm, frontier=None)], trigger)
+        warner.warn(totals)
+    said = [one.getMessage() for one in caplog.records]
+    assert sum("only joining replicas remain" in one for one in said) == 2
+    assert [one for one in said if one.startswith("no stable in 10 triggers: 2 events")]
+    assert len(said) == 3
 
 
 def test_times_are_shown_as_people_read_them() -> None:

@@ -34,21 +34,21 @@ class Opened:
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.numbers[name] = units(guarantee), attachment
         found = self.state.attach(name, guarantee=units(guarantee), attachment=attachment)
-        self._note(found)
+        self.note(found)
 
     def detach(self, name: str) -> None:
         self.numbers.pop(name, None)
-        self._note(self.state.detach(name))
+        self.note(self.state.detach(name))
 
     def take(self, name: str, elements: Sequence[Element]) -> list[Element]:
         guarantee, attachment = self.numbers.get(name, (None, 1))
         arrival = Arrival(name, batch_of(list(elements)), guarantee, attachment)
         found = self.state.step([arrival], granularity=self.granularity)
         self.guilty += found.guilty
-        self._note(found.result)
+        self.note(found.result)
         return to_elements(found.result.output)
 
-    def _note(self, result: StepResult) -> None:
+    def note(self, result: StepResult) -> None:
         self.state.check()
         self.output += to_elements(result.output)
 

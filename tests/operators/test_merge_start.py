@@ -133,6 +133,43 @@ def test_what_a_promoted_replica_had_waiting_comes_out_with_the_detach(
     assert merge.state.stretches == (Stretch(2, 9, "late"),)
 
 
+@pytest.mark.parametrize(("case", "first", "text", "name"), STATES)
+def test_a_guarantee_that_is_told_lets_its_stable_out(case, first, text, name):
+    merge = Opened(case, Policy.parse(text), first=first)
+    merge.attach("late", guarantee=9)
+    merge.take("late", parse("insert a 5..9; stable 6"))
+    assert (merge.state.frontier, merge.state.alarm) == (-(2**63), Alarm(-(2**63), "late", 9))
+    merge.note(merge.state.tell("late", 20))
+    assert merge.state.alarm == Alarm(-(2**63), "late", 20)
+    merge.restart()
+    merge.note(merge.state.tell("late", None))
+    lag = Policy.parse(text).stable_lag
+    assert show_elements(merge.output) == f"insert a 5..9; stable {6 - lag}"
+    assert merge.state.alarm is None
+    merge.restart()
+    assert merge.state.replicas[0].joined
+    with pytest.raises(UsageError, match="replica 'nobody' cannot be told a guarantee"):
+        merge.state.tell("nobody", None)
+
+
+@pytest.mark.parametrize("case", list(MergeCase))
+def test_a_promoted_replica_that_turns_out_to_be_complete_is_like_others(case):
+    merge = Opened(case, Policy(promote=True))
+    merge.attach("whole")
+    merge.attach("late", guarantee=10)
+    merge.take("whole", parse("insert a 1..50; stable 2"))
+    merge.take("late", parse("insert a 1..50"))
+    merge.detach("whole")
+    assert merge.state.stretches == (Stretch(2, 10, "late"),)
+    merge.note(merge.state.tell("late", None))
+    merge.restart()
+    merge.take("late", parse("stable 20"))
+    assert show_elements(merge.output) == "insert a 1..50; stable 2; stable 20"
+    # Who says that it knows less than was thought is promoted again: another stretch.
+    merge.note(merge.state.tell("late", 30))
+    assert merge.state.stretches == (Stretch(2, 10, "late"), Stretch(20, 30, "late"))
+
+
 def test_without_the_policy_the_alarm_stays():
     for case in MergeCase:
         merge = Opened(case)

@@ -61,6 +61,7 @@ def test_a_started_merge_tells_every_trigger(spark: Any, tmp_path: Path) -> None
     assert ab.progress(started) == ab.progress(started.query) == told[1:]
     assert ab.progress(started.query.lastProgress) == told[1:]
     assert started.totals.last["replicas"] == told[1]["replicas"]
+    assert started.silent("0 seconds") == []  # all have ended
 
 
 def test_a_view_that_spark_writes_itself_tells_it_too(spark: Any, tmp_path: Path) -> None:

@@ -67,15 +67,24 @@ def table(totals: Totals, time: TimeType, *, title: str, quiet: Quiet = QUIET) -
     return drawn
 
 
+_LENGTHS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
 def show_lag(lag: Shown, time: TimeType) -> str:
     """A distance in time as people read it.
 
     >>> show_lag(1500, TimeType.BIGINT), show_lag(1_500_000, TimeType.TIMESTAMP)
     ('1,500', '1.5 s')
+    >>> show_lag(7_300_000_000, TimeType.TIMESTAMP)
+    '2.0 h'
     """
-    if isinstance(lag, int) and time is TimeType.TIMESTAMP:
-        return f"{lag / 1_000_000:,g} s"
-    return show(lag, TimeType.BIGINT)
+    if not isinstance(lag, int) or time is TimeType.BIGINT:
+        return show(lag, TimeType.BIGINT)
+    seconds = lag / 1_000_000
+    for word, length in _LENGTHS:
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {word}"
+    return f"{seconds:.3g} s"
 
 
 def trouble_lines(totals: Totals, time: TimeType) -> list[Text]:
@@ -147,7 +156,7 @@ class Watch:
     def _say_silent(self, totals: Totals) -> None:
         """A line for each replica that falls silent, and for each that speaks again."""
         with self._lock:
-            silent = {n for n, one in totals.replicas.items() if self._quiet.is_silent(one)}
+            silent = set(totals.silent(self._quiet.clock(), self._quiet.after))
             for name in sorted(silent - self._silent):
                 self._print(f"{name} is silent: no row for {self._quiet.after:g} seconds")
             for name in sorted(self._silent - silent):

@@ -28,6 +28,9 @@ Record = dict[str, Any]
 Shown: TypeAlias = str | int | None
 """A time in a record: a number of units, `forever`, or None where there is none yet."""
 
+_SAY_AT: Final = (10, 100, 1000)
+"""After so many triggers without a stable somebody should know."""
+
 _STANDS: Final = ("alarm", "stretches", "frontier", "leader")
 
 
@@ -166,6 +169,11 @@ class Totals:
         """Times at which the output may be wrong: from, until before, who was promoted."""
         return self.last.get("stretches") or []
 
+    def silent(self, now: float, after: float) -> list[str]:
+        """Who might speak, and has sent no row for so many seconds."""
+        found = [name for name, one in self.replicas.items() if one.is_silent(now, after)]
+        return sorted(found)
+
     def bucket(self, name: str) -> int:
         """Rows of all replicas in one bucket."""
         return sum(replica.buckets[name] for replica in self.replicas.values())
@@ -256,6 +264,14 @@ class Warner:
             if one not in self.said:
                 log.warning("%s", one)
         self.said = now
+        if totals.frontier is None and totals.triggers in _SAY_AT:
+            log.warning(
+                "no stable in %d triggers: %d events are remembered (%d bytes of state), and "
+                "none of them can become final; let some replica send stables",
+                totals.triggers,
+                totals.live,
+                totals.state_bytes,
+            )
 
 
 def read_totals(progress: Path) -> Totals:

@@ -21,7 +21,9 @@ from time import time as wall_clock
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote, urlparse
 
+from anabranch.batch.schema import TimeType
 from anabranch.errors import StateError, UsageError
+from anabranch.sources.durations import to_units
 from anabranch.spark import run as runs
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
@@ -51,7 +53,6 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     FINAL: (FINAL,),
     LATE: (LATE, VIOLATIONS),
 }
-_SAY_AT: Final = (10, 100, 1000)
 
 
 @dataclass(frozen=True)
@@ -149,13 +150,6 @@ class StartedMerge:
             records = writer.write(df, trigger)
             totals.add(records, trigger, at=wall_clock())
             warner.warn(totals)
-            if totals.frontier is None and totals.triggers in _SAY_AT:
-                log.warning(
-                    "no stable in %d triggers: %d events are remembered, and none of them can "
-                    "become final",
-                    totals.triggers,
-                    totals.live,
-                )
             if listen is not None:
                 listen(totals)
 
@@ -171,6 +165,11 @@ class StartedMerge:
     def detach(self, replica: str) -> None:
         """A replica leaves in all lanes at the next trigger; what it brought stays."""
         self._control().detach(replica)
+
+    def silent(self, after: str = "1 minute") -> list[str]:
+        """Who might speak, and has sent no row for so long, by the clock."""
+        length = to_units(after, TimeType.TIMESTAMP, option="silent(after=)")
+        return self.totals.silent(wall_clock(), length / 1_000_000)
 
     def _control(self) -> ControlLog:
         if self._writer.control is None:
