@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.batch.schema import ElementSchema
-from anabranch.spark.write import LATE, VIOLATIONS, Unpacker, unpack_quarantined
+from anabranch.spark.direct import Unpacker
+from anabranch.spark.write import LATE, VIOLATIONS, unpack_quarantined
 
 
 @dataclass(frozen=True)

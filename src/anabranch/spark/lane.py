@@ -23,6 +23,7 @@ from anabranch.operators import finalize
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
 from anabranch.spark.account import Account
+from anabranch.spark.direct import Direct
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.parcels import COUNTING_LANE, Row, cut, to_ipc
 from anabranch.spark.receive import Order, Received, Round, rounds
@@ -55,6 +56,7 @@ class LaneSpec:
     founders: tuple[Founder, ...] = ()
     strict: bool = False
     final: bool = False
+    direct: Direct | None = None
 
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""

@@ -27,6 +27,7 @@ from anabranch.sources.observed import declared
 from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog, Inbox
+from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.inbox import InboxSpec, pack
 from anabranch.spark.lane import LaneSpec
@@ -37,7 +38,7 @@ from anabranch.spark.plan import escaped, in_lanes, shuffled_into
 from anabranch.spark.poll import Poller
 from anabranch.spark.progress import Totals, Warner, read_totals
 from anabranch.spark.receive import Order
-from anabranch.spark.write import PROGRESS, write_trigger
+from anabranch.spark.write import PROGRESS, shelves, write_trigger
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +104,8 @@ def prepare(spec: MergeSpec) -> Prepared:
     if found:
         runs.require_same(found, run, spec.output)
     inbox = InboxSpec(run.inbox, schema, raw, lanes, by_start=case.by_start, strict=spec.strict)
-    lane = LaneSpec(run.run, lanes, case, Order(schema), strict=spec.strict)
+    direct = Direct(shelves(spec.output.resolve(), schema, lanes), (PROGRESS,))
+    lane = LaneSpec(run.run, lanes, case, Order(schema), strict=spec.strict, direct=direct)
     prepared = Prepared(spec, inbox, lane, run, is_new=found is None)
     if found:
         look_at(prepared).require_unchanged()
@@ -137,6 +139,9 @@ class MergeQuery:
 
     def run(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
         """Start the query."""
+        assert self._prepared.lane.direct is not None
+        for shelf in self._prepared.lane.direct.shelves:
+            clear_staged(Path(shelf.folder))
         self._inbox.advance()
         writer = _plan(spark, self._prepared).writeStream.foreachBatch(self._write)
         writer = writer.option(
@@ -156,10 +161,7 @@ class MergeQuery:
 
     def _write(self, df: "DataFrame", trigger: int) -> None:
         spec = self._prepared.spec
-        schema, lanes = self._prepared.inbox.schema, self._prepared.lane.lanes
-        records = write_trigger(
-            df, trigger, output=spec.output.resolve(), schema=schema, lanes=lanes
-        )
+        records = write_trigger(df, trigger, output=spec.output.resolve())
         for name in sorted({name for record in records for name in record["guilty"]}):
             self._inbox.log.detach(name)
         if trigger < self.totals.next_trigger:  # run again: its records were replaced

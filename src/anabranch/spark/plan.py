@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.listen import observed
-from anabranch.spark.write import LANE_COLUMNS, LANE_ROWS
+from anabranch.spark.write import LANE_ARROW, LANE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,18 +33,9 @@ def in_lanes_once(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     def work(table: pa.Table) -> pa.Table:
         parcels = table.to_pylist()
         made = list(make(int(parcels[0]["lane"]), spec.new_lane(), parcels, spec))
-        return pa.Table.from_pylist(made, schema=_LANE_ARROW)
+        return pa.Table.from_pylist(made, schema=LANE_ARROW)
 
     return parcels.groupBy("key").applyInArrow(work, LANE_ROWS)
-
-
-_ARROW: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "binary": pa.binary(),
-}
-_LANE_ARROW: Final = pa.schema([(name, _ARROW[kind]) for name, kind in LANE_COLUMNS.items()])
 
 
 @contextmanager

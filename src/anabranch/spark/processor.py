@@ -15,9 +15,10 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from anabranch.spark.direct import Written
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.store import WARM, load, store
-from anabranch.spark.write import LANE_COLUMNS, PROGRESS
+from anabranch.spark.write import LANE_ARROW, LANE_COLUMNS, PROGRESS, STAGED_FILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,11 +56,15 @@ class MergeProcessor(StatefulProcessor):
         lane = lane or spec.new_lane()
         made = list(make(number, lane, parcels, spec))
         written = store(self._parts, which, lane)
+        staged: Written = {}
+        if spec.direct is not None:
+            made, staged = spec.direct.write(made, LANE_ARROW)
         for row in made:
             if row["channel"] == PROGRESS:
                 facts = {"warm": was_warm, "cold": not (is_new or was_warm), "saved": written}
                 facts["state_bytes"] = sum(lane.sizes.values())
-                row["note"] = json.dumps(json.loads(row["note"]) | facts)
+                files = {STAGED_FILES: staged}
+                row["note"] = json.dumps(json.loads(row["note"]) | facts | files)
         yield pd.DataFrame(made, columns=list(LANE_COLUMNS))
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import FOREVER_UNITS
+from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.batch.buffers import take
 from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import REPLICA, ElementSchema
@@ -66,29 +66,38 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Row]:
     """The parcels of some rows of one partition."""
-    nameless = pc.is_null(table.column(REPLICA))
-    lost = table.filter(nameless)
-    decoded = decode(table.filter(pc.invert(nameless)), spec.schema)
-    refused = _refused(spec, table.filter(pc.invert(nameless)), decoded)
-    refused += [_as_refused(spec, row, NO_REPLICA) for row in lost.to_pylist()]
+    lost: list[Row] = []
+    if table.column(REPLICA).null_count:
+        nameless = pc.is_null(table.column(REPLICA))
+        lost = table.filter(nameless).to_pylist()
+        table = table.filter(pc.invert(nameless))
+    decoded = decode(table, spec.schema)
+    refused = _refused(spec, table, decoded) if len(decoded.refused) else []
+    refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     assert decoded.replica is not None
-    codes = pc.dictionary_encode(decoded.replica).combine_chunks()
-    numbers = np.asarray(codes.indices) if len(codes) else np.empty(0, np.int64)
-    ordering = table.filter(pc.invert(nameless)).select(list(spec.order))
-    places = take(ordering, decoded.rows)
-    names = codes.dictionary.to_pylist() if len(codes) else []
+    places = table.select(list(spec.order))
+    if len(decoded.refused):
+        places = take(places, decoded.rows)
     rows: list[Row] = []
-    for code, name in enumerate(names):
-        mine = np.flatnonzero(numbers == code)
+    counts: dict[str, int] = {}
+    for name, mine in _by_name(decoded.replica):
+        batch = decoded.batch if mine is None else decoded.batch.take(mine)
+        where = places if mine is None else take(places, mine)
         base = _base(name, partition, part)
-        batch, where = decoded.batch.take(mine), take(places, mine)
         rows += pieces(base, batch, where, spec.lanes, by_start=spec.by_start)
-    counts = dict.fromkeys(names, 0)
-    for name in names:
-        counts[name] = int((numbers == names.index(name)).sum())
+        counts[name] = len(batch)
     for row in refused:
         counts[row["replica"]] = counts.get(row["replica"], 0) + 1
     return rows + _facts(spec, counts, refused, partition, part)
+
+
+def _by_name(names: pa.ChunkedArray) -> Iterator[tuple[str, Ints | None]]:
+    """The rows of each replica; None: all of them, as nearly always in one partition."""
+    codes = pc.dictionary_encode(names).combine_chunks()
+    found = codes.dictionary.to_pylist() if len(codes) else []
+    numbers = np.asarray(codes.indices) if len(codes) else np.empty(0, np.int64)
+    for code, name in enumerate(found):
+        yield name, None if len(found) == 1 else np.flatnonzero(numbers == code)
 
 
 def _facts(

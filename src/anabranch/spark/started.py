@@ -11,7 +11,6 @@ always have a place: `late`, or a folder in the checkpoint.
     CHECKPOINT/late/         what was not merged, unless there is another sink for it
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Final, TypeAlias
-from urllib.parse import unquote, urlparse
 
 from anabranch.batch.schema import TimeType
 from anabranch.errors import StateError, UsageError
@@ -27,6 +25,7 @@ from anabranch.sources.durations import to_units
 from anabranch.spark import run as runs
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
+from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.inbox import pack_control
 from anabranch.spark.lane import LaneSpec
@@ -35,7 +34,17 @@ from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import escaped, in_lanes, shuffled_into
 from anabranch.spark.progress import Record, Totals, Warner, read_totals
 from anabranch.spark.views import CHANGES, Views
-from anabranch.spark.write import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS, write_records
+from anabranch.spark.write import (
+    ELEMENTS,
+    FINAL,
+    LATE,
+    PROGRESS,
+    VIOLATIONS,
+    local,
+    publish_all,
+    read_records,
+    write_records,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,19 +75,33 @@ class TriggerWriter:
 
     def write(self, df: "DataFrame", trigger: int) -> list[Record]:
         """Give every sink its rows; then the record of the trigger."""
-        df = df.persist()  # several sinks read it; the lanes must work once
+        others = {view: s for view, s in self.sinks.items() if direct_folder(s) is None}
+        if others:
+            df = df.persist()  # several sinks read it; the lanes must work once
         try:
-            notes = df.where(f"channel = '{PROGRESS}'").select("note").collect()
-            records: list[Record] = [json.loads(row["note"]) for row in notes]
-            for view, sink in self.sinks.items():
+            records = read_records(df.where(f"channel = '{PROGRESS}'") if others else df)
+            publish_all(records, trigger)
+            for view, sink in others.items():
                 made = sum(r["output"][name] for r in records for name in _COUNTED[view])
                 if made:
                     _give(self.views.of(view, df), trigger, sink)
             self._detach({name for record in records for name in record["guilty"]})
             write_records(df, records, f"{self.checkpoint}/{PROGRESS}/trigger-{trigger:012d}")
         finally:
-            df.unpersist()
+            if others:
+                df.unpersist()
         return records
+
+    def direct(self) -> Direct:
+        """What the lanes write themselves, and what they hand on for other sinks."""
+        shelves, travel = [], {PROGRESS: None}
+        for view, sink in self.sinks.items():
+            folder = direct_folder(sink)
+            if folder is None:
+                travel |= dict.fromkeys(self.views.channels(view))
+            else:
+                shelves.append(self.views.shelf(view, str(folder)))
+        return Direct(tuple(shelves), tuple(travel))
 
     def _detach(self, guilty: set[str]) -> None:
         if not guilty:
@@ -89,6 +112,11 @@ class TriggerWriter:
         control = ControlLog(self.control, implied=True)
         for name in sorted(guilty):
             control.detach(name)
+
+
+def direct_folder(sink: Sink) -> Path | None:
+    """The folder of a sink that lanes can write; None if Spark must, or it is a function."""
+    return None if callable(sink) else local(str(sink))
 
 
 def _give(rows: "DataFrame", trigger: int, sink: Sink) -> None:
@@ -213,13 +241,15 @@ def start(
     lock = None if folder is None else _lock(folder)
     try:
         run = _run(merged, folder, given)
-        spec = replace(merged.spec, run=run.run, final=FINAL in given)
         control = None if folder is None else folder / FOLDER
         if control is not None:
             control.mkdir(parents=True, exist_ok=True)
-        started = StartedMerge(
-            merged, TriggerWriter(merged.views, given, place, control), on_trigger
-        )
+        writer = TriggerWriter(merged.views, given, place, control)
+        direct = writer.direct()
+        for shelf in direct.shelves:
+            clear_staged(Path(shelf.folder))
+        spec = replace(merged.spec, run=run.run, final=FINAL in given, direct=direct)
+        started = StartedMerge(merged, writer, on_trigger)
         started.lock = lock
         started.run(spec, once=once, interval=interval)
     except BaseException:
@@ -235,14 +265,6 @@ def _lock(folder: Path) -> DriverLock:
         message = f"{folder}: holds a checkpoint that ab.merge did not begin; name a new folder"
         raise StateError(message)
     return DriverLock(folder)
-
-
-def local(path: str) -> Path | None:
-    """A path on this machine, or None if it is a place that only Spark reaches."""
-    parts = urlparse(path)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if parts.scheme and "://" in path else Path(path).resolve()
 
 
 def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> runs.Run:

@@ -15,10 +15,11 @@ between leaves no copy.
 
 import json
 import uuid
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
@@ -26,14 +27,16 @@ from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.start import Merge
 from anabranch.operators.state_parts import Saved
 from anabranch.spark.lane_case import LaneCase
+from anabranch.spark.warm import WarmCopies, private_folder
 
-FORMAT: Final = 2
+FORMAT: Final = 3
+_READS: Final = (2, 3)
+"""Formats that are read; 2 had no part pressed together."""
 HEADER: Final = "header"
 _FINAL: Final = "final/"
 _MERGE: Final = "merge/"
-
-WARM_COPIES: Final = 2
-"""So many lanes are kept warm by one worker; a copy takes as much memory as the state."""
+_PRESSED: Final = b"zstd"
+_CODEC: Final = pa.Codec("zstd", compression_level=1)
 
 
 class Parts(Protocol):
@@ -83,32 +86,7 @@ class Lane:
     """How many bytes each stored part has."""
 
 
-class WarmCopies:
-    """State objects of lanes that this process saved, each with the nonce of its save."""
-
-    def __init__(self, room: int = WARM_COPIES) -> None:
-        self._room = room
-        self._copies: OrderedDict[tuple[str, int], tuple[str, Lane]] = OrderedDict()
-        self.hits = self.misses = 0
-
-    def take(self, key: tuple[str, int], nonce: str) -> Lane | None:
-        """The copy of this very save, or None; either way the lane has no copy afterwards."""
-        kept, lane = self._copies.pop(key, ("", None))
-        if lane is None or kept != nonce:
-            self.misses += 1
-            return None
-        self.hits += 1
-        return lane
-
-    def put(self, key: tuple[str, int], nonce: str, lane: Lane) -> None:
-        """Remember what was just saved; the copy that was not used for longest goes."""
-        self._copies[key] = (nonce, lane)
-        self._copies.move_to_end(key)
-        while len(self._copies) > self._room:
-            self._copies.popitem(last=False)
-
-
-WARM: Final = WarmCopies()
+WARM: Final = WarmCopies(notes=private_folder())
 """The copies of this worker process."""
 
 
@@ -119,13 +97,14 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
         return None
     header = json.loads(bytes(kept[0]))
     _require_same(header, which)
-    copy = warm.take(which.key, header["nonce"])
+    copy: Lane | None = warm.take(which.key, header["nonce"])
     if copy is not None:
         return copy
-    found = {key[0]: bytes(value[0]) for key, value in parts.iterator()}
+    stored = {key[0]: bytes(value[0]) for key, value in parts.iterator()}
+    found = {name: loosen(data) for name, data in stored.items()}
     state = which.case.from_parts(_under(_MERGE, found), which.schema)
     lane = Lane(state, header["steps"], header["gone"], header["mark"])
-    lane.sizes = {name: len(data) for name, data in found.items() if name != HEADER}
+    lane.sizes = {name: len(data) for name, data in stored.items() if name != HEADER}
     if which.final:
         lane.final = FinalizeState.from_parts(_under(_FINAL, found), which.schema)
         lane.final_mark = lane.final.mark
@@ -160,9 +139,27 @@ def _apply(parts: Parts, prefix: str, saved: Saved, sizes: dict[str, int]) -> in
         parts.removeKey((prefix + name,))
         sizes.pop(prefix + name, None)
     for name, data in saved.written.items():
-        parts.updateValue((prefix + name,), (data,))
-        sizes[prefix + name] = len(data)
+        pressed = press(data)
+        parts.updateValue((prefix + name,), (pressed,))
+        sizes[prefix + name] = len(pressed)
     return sum(map(len, saved.written.values()))
+
+
+def press(data: bytes) -> bytes:
+    """A part in fewer bytes: each has to cross to Spark and into its log of changes."""
+    size = len(data).to_bytes(8, "little")
+    pressed: bytes = _CODEC.compress(data, asbytes=True)
+    return _PRESSED + size + pressed if len(pressed) < len(data) else data
+
+
+def loosen(data: bytes) -> bytes:
+    """The part as it was."""
+    if not data.startswith(_PRESSED):
+        return data
+    at = len(_PRESSED)
+    size = int.from_bytes(data[at : at + 8], "little")
+    found: bytes = _CODEC.decompress(data[at + 8 :], decompressed_size=size, asbytes=True)
+    return found
 
 
 def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
@@ -183,7 +180,8 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
 
 def _require_same(header: dict[str, Any], which: LaneId) -> None:
     """Refuse a checkpoint that was begun with other lanes or another case."""
-    wanted: dict[str, Any] = {"format": FORMAT, "lanes": which.lanes, "lane": which.lane}
+    known = header["format"] if header["format"] in _READS else FORMAT
+    wanted: dict[str, Any] = {"format": known, "lanes": which.lanes, "lane": which.lane}
     wanted |= {"case": which.case.name, "final": which.final}
     for name, now in wanted.items():
         if header[name] != now:

@@ -20,13 +20,13 @@ from anabranch.batch.codec import encode
 from anabranch.batch.parcel import unpack
 from anabranch.batch.schema import END, KIND, OLD_END, SEQ, START, TIME_COLUMNS, ElementSchema
 from anabranch.spark.columns import spark_schema
+from anabranch.spark.direct import Shelf, Unpacker
 from anabranch.spark.keep import Keeper
 from anabranch.spark.write import (
     ELEMENTS,
     FINAL,
     LATE,
     VIOLATIONS,
-    Unpacker,
     output_schema,
     quarantine_schema,
     unpack_elements,
@@ -61,6 +61,15 @@ class Views:
             rows = rows.where(f"channel in ({listed})")
         shown = self._plain(columns)
         return rows.mapInArrow(self._relabelled(unpacker, shown), spark_schema(shown))
+
+    def shelf(self, view: str, folder: str) -> Shelf:
+        """One view as a folder that lanes write."""
+        unpacker, columns, channels = self._unpacker(view)
+        return Shelf(folder, channels, self._relabelled(unpacker, self._plain(columns)))
+
+    def channels(self, view: str) -> tuple[str, ...]:
+        """The rows of the lanes that a view is made of."""
+        return self._unpacker(view)[2]
 
     def _unpacker(self, view: str) -> tuple[Unpacker, pa.Schema, tuple[str, ...]]:
         elements = output_schema(self.schema).arrow

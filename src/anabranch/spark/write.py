@@ -5,10 +5,10 @@
     OUTPUT/violations/...  rows that broke a promise or are no elements, likewise
     OUTPUT/progress/...    one record per lane
 
-Spark runs the last trigger again after a crash, with the same id and the same rows; the
-folder of that id is then replaced as a whole.  A trigger's folder counts once Spark's
-committer has put `_SUCCESS` into it, which is also how any other reader can tell:
-`spark.read.parquet("OUTPUT/elements/*")`.
+The lanes write the files, the driver puts them into place (`anabranch.spark.direct`).  Spark
+runs the last trigger again after a crash, with the same id and the same rows; the folder of
+that id is then replaced as a whole.  A trigger's folder counts if `_SUCCESS` is in it, which is
+also how any other reader can tell: `spark.read.parquet("OUTPUT/elements/*")`.
 
 `seq` of the merged stream is `step * 2**32 + position`: unique, increasing over steps and
 restarts, with the one stable of a step last.  All lanes take the same steps; nearly always a
@@ -16,9 +16,10 @@ trigger is one (`anabranch.spark.receive`).
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from anabranch.batch.batch import STABLE, Batch, Ints
 from anabranch.batch.codec import encode
 from anabranch.batch.parcel import unpack
 from anabranch.batch.schema import SEQ, ElementSchema
-from anabranch.spark.columns import spark_schema
+from anabranch.spark.direct import Shelf, Unpacker, publish, write_table
 from anabranch.spark.progress import Record
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ FINAL: Final = "final"
 PROGRESS: Final = "progress"
 
 ROWS_PER_STEP: Final = 2**32
+
+STAGED_FILES: Final = "staged"
+"""Where a record on its way to the driver names the files that its lane has written."""
+
+RECORDS: Final = pa.schema({"lane": pa.int32(), "record": pa.string()})
 
 LANE_COLUMNS: Final = {
     "channel": "string",
@@ -54,6 +60,15 @@ LANE_COLUMNS: Final = {
 
 `first` is the position of the parcel's first element in what the lane made in this step.
 """
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+}
+LANE_ARROW: Final = pa.schema([(name, _ARROW[kind]) for name, kind in LANE_COLUMNS.items()])
+"""The same, as Arrow reads it."""
 
 LANE_ROWS: Final = ", ".join(f"{name} {kind}" for name, kind in LANE_COLUMNS.items())
 """The same, as Spark reads it."""
@@ -72,7 +87,12 @@ ORIGIN: Final = pa.schema(
 
 def trigger_folder(output: Path, channel: str, trigger: int) -> Path:
     """The folder of one trigger; its name sorts like its number."""
-    return output / channel / f"trigger-{trigger:012d}"
+    return output / channel / trigger_name(trigger)
+
+
+def trigger_name(trigger: int) -> str:
+    """What the folder of a trigger is called."""
+    return f"trigger-{trigger:012d}"
 
 
 def output_schema(schema: ElementSchema) -> ElementSchema:
@@ -86,54 +106,56 @@ def quarantine_schema(schema: ElementSchema) -> pa.Schema:
     return pa.schema([*ORIGIN, *(field.with_nullable(nullable=True) for field in kept)])
 
 
-def write_trigger(
-    df: "DataFrame", trigger: int, *, output: Path, schema: ElementSchema, lanes: int
-) -> list[Record]:
-    """Write what the lanes made in one trigger; returns their records."""
-    df = df.persist()  # several folders are written from it; the lanes must work once
-    try:
-        notes = df.where("channel = 'progress'").select("note").collect()
-        records: list[Record] = [json.loads(row["note"]) for row in notes]
-        for channel in (LATE, VIOLATIONS, ELEMENTS):
-            if sum(record["output"][channel] for record in records):
-                _write_rows(df, channel, trigger, output=output, schema=schema, lanes=lanes)
-        write_records(df, records, str(trigger_folder(output, PROGRESS, trigger)))
-    finally:
-        df.unpersist()
-    return records
-
-
-def _write_rows(
-    df: "DataFrame",
-    channel: str,
-    trigger: int,
-    *,
-    output: Path,
-    schema: ElementSchema,
-    lanes: int,
-) -> None:
-    if channel == ELEMENTS:
-        columns = output_schema(schema).arrow
-        rows = unpack_elements(schema, lanes)
-    else:
-        columns, rows = quarantine_schema(schema), unpack_quarantined(schema)
-    (
-        df.where(f"channel = '{channel}'")
-        .select("lane", "step", "first", "parcel", "origin")
-        .mapInArrow(rows, spark_schema(columns))
-        .write.mode("overwrite")
-        .parquet(str(trigger_folder(output, channel, trigger)))
+def shelves(output: Path, schema: ElementSchema, lanes: int) -> tuple[Shelf, ...]:
+    """The folders of an output that the lanes write."""
+    elements, apart = unpack_elements(schema, lanes), unpack_quarantined(schema)
+    forms = {ELEMENTS: elements, LATE: apart, VIOLATIONS: apart}
+    return tuple(
+        Shelf(str(output / channel), (channel,), unpack) for channel, unpack in forms.items()
     )
 
 
+def write_trigger(df: "DataFrame", trigger: int, *, output: Path) -> list[Record]:
+    """Put what the lanes wrote in one trigger into its place; returns their records."""
+    records = read_records(df)
+    publish_all(records, trigger)
+    write_records(df, records, str(trigger_folder(output, PROGRESS, trigger)))
+    return records
+
+
+def read_records(df: "DataFrame") -> list[Record]:
+    """The records of the lanes, of a DataFrame that has no other rows: Spark works now."""
+    return [json.loads(row["note"]) for row in df.collect()]
+
+
+def publish_all(records: list[Record], trigger: int) -> None:
+    """Move the files that the lanes say they wrote into the trigger's folders."""
+    found: dict[str, dict[int, str]] = {}
+    for record in records:
+        for folder, name in record.pop(STAGED_FILES, {}).items():
+            found.setdefault(folder, {})[record["lane"]] = name
+    for folder, names in found.items():
+        publish(Path(folder) / trigger_name(trigger), names)
+
+
 def write_records(df: "DataFrame", records: list[Record], folder: str) -> None:
-    """Write the records of a trigger."""
+    """Write the records of a trigger; by Spark where only Spark can."""
     rows = [(record["lane"], json.dumps(record)) for record in records]
+    place = local(folder)
+    if place is not None:
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        write_table(pa.table(columns, RECORDS), place)
+        return
     frame = df.sparkSession.createDataFrame(rows, "lane int, record string")
     frame.coalesce(1).write.mode("overwrite").parquet(folder)
 
 
-Unpacker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+def local(path: str) -> Path | None:
+    """A path on this machine, or None if it is a place that only Spark reaches."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if parts.scheme and "://" in path else Path(path).resolve()
 
 
 def unpack_elements(schema: ElementSchema, lanes: int) -> Unpacker:
