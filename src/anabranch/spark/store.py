@@ -142,7 +142,7 @@ def _apply(parts: Parts, prefix: str, saved: Saved, sizes: dict[str, int]) -> in
         pressed = press(data)
         parts.updateValue((prefix + name,), (pressed,))
         sizes[prefix + name] = len(pressed)
-    return sum(map(len, saved.written.values()))
+    return sum(sizes[prefix + name] for name in saved.written)
 
 
 def press(data: bytes) -> bytes:
