@@ -26,7 +26,7 @@ from typing import Any
 from merging.clock import RESULTS, machine
 from triggers.feed import Feed
 from triggers.race import Turn, race, ratios, summary, take_turn
-from triggers.sides import PROVIDERS, Inbox, Merge, Native, Side
+from triggers.sides import PROVIDERS, TICKS, Inbox, Merge, Native, Side
 
 import anabranch as ab
 
@@ -63,24 +63,22 @@ def run(make: Callable[[Path], list[Side]], *, warm: int = WARM) -> dict[str, li
     return {name: told[warm:] for name, told in found.items()}
 
 
-def against_native(feed: Feed, *, by_row: bool = True) -> Part:
-    """Merge, and Spark's own on either store, by id and by whole rows."""
+def against_native(feed: Feed) -> Part:
+    """Merge of DataFrames, of the folders as an inbox, and Spark's own on either store."""
 
     def make(folder: Path) -> list[Side]:
-        made = folder / "made"
-        sides: list[Side] = [Merge("merge", folder / "merge", feed, made)]
-        sides.append(Inbox("inbox", folder / "inbox", feed, made))
-        for provider in PROVIDERS:
-            for whole in (False, True) if by_row else (False,):
-                name = f"{provider}_by_{'row' if whole else 'id'}"
-                side = Native(name, folder / name, feed, made, provider=provider, by_row=whole)
-                sides.append(side)
+        def place(name: str, at: int) -> tuple[str, Path, Feed, Path, int]:
+            return name, folder / name, feed, folder / "made", TICKS[at]
+
+        sides: list[Side] = [Merge(*place("merge", 0)), Inbox(*place("inbox", 1))]
+        for at, provider in enumerate(PROVIDERS, start=2):
+            sides.append(Native(*place(provider, at), provider=provider))
         return sides
 
     found = run(make)
     part = _part(feed, found)
     for mine in ("merge", "inbox"):
-        others = {n: ratios(told, found[mine]) for n, told in found.items() if "_by_" in n}
+        others = {name: ratios(found[name], found[mine]) for name in PROVIDERS}
         part[f"native_to_{mine}"] = others
     return part
 
@@ -90,8 +88,8 @@ def against_itself(feeds: dict[str, Feed], *, warm: int) -> Part:
 
     def make(folder: Path) -> list[Side]:
         return [
-            Merge(name, folder / name, feed, folder / f"made-{name}")
-            for name, feed in feeds.items()
+            Merge(name, folder / name, feed, folder / f"made-{name}", TICKS[at])
+            for at, (name, feed) in enumerate(feeds.items())
         ]
 
     found = run(make, warm=warm)
@@ -128,14 +126,14 @@ def revisions() -> Part:
 
 def small() -> Part:
     feed = Feed(rows=334, turns=WARM + 2 * MEASURED, live=3_340, payload=100)
-    return against_native(feed, by_row=False)
+    return against_native(feed)
 
 
 def state() -> Part:
     """The larger state is filled before a turn counts."""
-    turns = 100 + MEASURED
-    few = Feed(rows=10_000, turns=turns, live=100_000, payload=100)
-    return against_itself({"live_1": few, "live_10": replace(few, live=1_000_000)}, warm=100)
+    turns = 54 + MEASURED
+    few = Feed(rows=20_000, turns=turns, live=100_000, payload=100)
+    return against_itself({"live_1": few, "live_10": replace(few, live=1_000_000)}, warm=54)
 
 
 PARTS: dict[str, Callable[[], Part]] = {

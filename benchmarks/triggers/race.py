@@ -13,7 +13,6 @@ from typing import Any
 from triggers.feed import deliver
 from triggers.sides import Inbox, Side
 
-_TICK_SECONDS = 0.4
 _PATIENCE_SECONDS = 400
 
 Turn = dict[str, Any]
@@ -33,7 +32,7 @@ def take_turn(side: Side, turn: int) -> Turn:
     """Hand the files of a turn to a side, and wait until its trigger is committed."""
     last = side.last
     if not (isinstance(side, Inbox) and turn == 0):  # has them already
-        _wait_for_phase()
+        _wait_for_phase(side.tick / 1000)
         deliver(side.made, side.inbox, turn)
     found = _next(side, last)
     while isinstance(side, Inbox) and side.totals.rows < side.feed.rows_until(turn):
@@ -66,10 +65,11 @@ def _next(side: Side, last: int) -> Turn:
     raise TimeoutError(message)
 
 
-def _wait_for_phase() -> None:
+def _wait_for_phase(tick: float) -> None:
     """Spark looks for files at multiples of its interval: not while we put them there."""
-    phase = time.time() % _TICK_SECONDS
-    time.sleep((0.6 * _TICK_SECONDS - phase) % _TICK_SECONDS)
+    left = tick - time.time() % tick
+    if left < 0.1 or left > tick - 0.1:
+        time.sleep(0.2)
 
 
 def _turn(side: Side, progress: Any) -> Turn:

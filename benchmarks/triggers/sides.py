@@ -2,8 +2,8 @@
 
 Both read the same files with three sources, write Parquet, and run in one session with the same
 settings.  `Native` is what a user would write: union, watermark, dropDuplicatesWithinWatermark
-by the id that every event has, or by whole rows, which is what merge compares.  The watermark's
-delay is such that as many keys are alive as merge remembers events.
+by the id that every event has (merge compares whole rows).  The watermark's delay is such that
+as many keys are alive as merge remembers events.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,10 @@ import anabranch as ab
 from anabranch.spark.merge import MergeSpec, prepare, start
 from triggers.feed import NAMES, ORIGIN, UNIT, Feed, deliver
 
-TICK = "400 milliseconds"
+TICKS = (1301, 1409, 1511, 1601, 1709, 1801)
+"""Milliseconds between two looks for files; each side has its own, for Spark looks at multiples
+of them: with one for all, every trigger would begin while all the others look."""
+
 PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -48,9 +51,14 @@ class Side:
     folder: Path
     feed: Feed
     made: Path
+    tick: int
     query: Any = None
     last: int = -1
     live: list[int] = field(default_factory=list)
+
+    @property
+    def interval(self) -> str:
+        return f"{self.tick} milliseconds"
 
     @property
     def inbox(self) -> Path:
@@ -85,7 +93,7 @@ class Merge(Side):
         self.started = merged.start(
             self.checkpoint,
             elements=self.out,
-            interval=TICK,
+            interval=self.interval,
             on_trigger=lambda totals: self.live.append(totals.live),
         )
         self.query = self.started.query
@@ -127,7 +135,7 @@ class Inbox(Merge):
             spark,
             prepare(spec),
             once=False,
-            interval=TICK,
+            interval=self.interval,
             on_trigger=lambda totals: self.live.append(totals.live),
         )
         self.query = self.started._query
@@ -138,7 +146,6 @@ class Native(Side):
     """Spark's own operator on one of its two state stores."""
 
     provider: str = "rocksdb"
-    by_row: bool = False
 
     def start(self, spark: SparkSession) -> None:
         first, *others = sources(spark, self.feed, self.inbox)
@@ -151,7 +158,7 @@ class Native(Side):
             first.where("kind = 'insert'")
             .selectExpr("timestamp_micros(start) as at", "id", *payload)
             .withWatermark("at", f"{delay} milliseconds")
-            .dropDuplicatesWithinWatermark(None if self.by_row else ["id"])
+            .dropDuplicatesWithinWatermark(["id"])
         )
         before = spark.conf.get(_PROVIDER)
         spark.conf.set(_PROVIDER, PROVIDERS[self.provider])
@@ -159,7 +166,7 @@ class Native(Side):
             self.query = (
                 rows.writeStream.format("parquet")
                 .option("checkpointLocation", str(self.checkpoint))
-                .trigger(processingTime=TICK)
+                .trigger(processingTime=self.interval)
                 .start(str(self.out))
             )
         finally:
