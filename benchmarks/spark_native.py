@@ -125,7 +125,7 @@ def revisions() -> Part:
 
 
 def small() -> Part:
-    feed = Feed(rows=334, turns=WARM + 2 * MEASURED, live=3_340, payload=100)
+    feed = Feed(rows=334, turns=WARM + MEASURED, live=3_340, payload=100)
     return against_native(feed)
 
 

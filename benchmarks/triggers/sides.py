@@ -19,7 +19,7 @@ import anabranch as ab
 from anabranch.spark.merge import MergeSpec, prepare, start
 from triggers.feed import NAMES, ORIGIN, UNIT, Feed, deliver
 
-TICKS = (1301, 1409, 1511, 1601, 1709, 1801)
+TICKS = (701, 809, 907, 1009)
 """Milliseconds between two looks for files; each side has its own, for Spark looks at multiples
 of them: with one for all, every trigger would begin while all the others look."""
 

@@ -21,7 +21,7 @@ from anabranch.operators.merge.auto import AutoState
 from anabranch.operators.merge.contract import Arrival, Reason
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.r4_carry import from_r3
+from anabranch.operators.merge.r4_carry import from_r3, meets_duplicate
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.testing.strategies import interleavings, replicas
 
@@ -77,6 +77,22 @@ def test_auto_has_the_history_whatever_the_case(case, data):
     assert Reason.SECOND_INSERT not in merge.reasons
     if case is MergeCase.R3:
         assert merge.state.case is MergeCase.R3
+
+
+@given(st.data())
+def test_looking_at_suspects_alone_finds_every_duplicate(data):
+    case = data.draw(st.sampled_from([MergeCase.R3, MergeCase.R4]))
+    arrived = data.draw(interleavings(data.draw(replicas(case=case))))
+    state = AutoState.empty(SCHEMA)
+    for _, some in steps(data, arrived):
+        arrivals = [Arrival(name, batch_of(elements)) for name, elements in some]
+        if state.case is MergeCase.R4:
+            break
+        found = meets_duplicate(state.current, auto.to_look_at(state, arrivals))
+        assert found == meets_duplicate(state.current, arrivals)
+        auto.step(state, arrivals)
+        if data.draw(st.booleans()):
+            state = AutoState.from_bytes(state.to_bytes(), SCHEMA)
 
 
 @given(st.data())

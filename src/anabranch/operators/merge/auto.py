@@ -6,7 +6,8 @@ second event of an identity in one replica, the state is carried over (`r4_carry
 step and all later ones are taken as R4.  Nothing is lost, and the history is that of R4 from
 the beginning.  There is no way back.
 
-Looking ahead costs one more hash of the payloads of each step while the merge is R3.
+Looking ahead costs a sort of the starts of each step while the merge is R3, and one more hash
+of the payloads that come behind their replica's greatest start, or twice at one start.
 
 A policy has the choices of R4, and is carried over with the state: `stable_lag` is that of the
 fast R3, `promote` that of R3 with a policy, and `shrink_only` is R4 from the start, for its
@@ -33,7 +34,13 @@ from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.merge.r3_membership import Alarm, Stretch
 from anabranch.operators.merge.r3_policy_state import R3PolicyState
 from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.r4_carry import from_r3, meets_duplicate
+from anabranch.operators.merge.r4_carry import (
+    Reached,
+    from_r3,
+    meets_duplicate,
+    reached_by,
+    suspects,
+)
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.support import require_support
 from anabranch.operators.state_codec import kind_of
@@ -45,6 +52,8 @@ class AutoState:
     """The state of one lane, of whichever case it is; `step` changes it in place."""
 
     current: R3State | R3PolicyState | R4State
+    reached: Reached | None = None
+    """How far each attachment has inserted; None: to be found out. It is not written."""
 
     @classmethod
     def empty(cls, schema: ElementSchema, *, policy: Policy = DEFAULT) -> "AutoState":
@@ -155,9 +164,21 @@ def step(
     """Take what arrived, change the state (perhaps its case), and return what came of it."""
     current = state.current
     if not isinstance(current, R4State):
-        if not meets_duplicate(current, arrivals):
+        if not meets_duplicate(current, to_look_at(state, arrivals)):
             if isinstance(current, R3PolicyState):
                 return r3_policy_kernel.step(current, arrivals, granularity=granularity).result
             return r3_kernel.step(current, arrivals, granularity=granularity)
         current = state.current = from_r3(current)
+        state.reached = None
     return r4_kernel.step(current, arrivals, granularity=granularity)
+
+
+def to_look_at(state: AutoState, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+    """What of a step may hold a second event of an identity; all of it where that is open."""
+    names = [arrival.replica for arrival in arrivals]
+    if not isinstance(state.current, R3State) or len(set(names)) < len(names):
+        state.reached = None
+        return arrivals
+    if state.reached is None:
+        state.reached = reached_by(state.current)
+    return suspects(arrivals, state.reached)

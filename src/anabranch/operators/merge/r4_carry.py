@@ -9,11 +9,12 @@ bits, and then R4 comes earlier than it had to.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Ints, concat
+from anabranch.batch.batch import ADJUST, INSERT, NEVER_UNITS, STABLE, Batch, Ints, concat
 from anabranch.batch.columns import conform
 from anabranch.batch.hashing import hash_columns
 from anabranch.batch.kernel import frozen, kernel
@@ -28,6 +29,8 @@ from anabranch.operators.merge.r4_lists import ABSENT
 from anabranch.operators.merge.r4_restore import Written, restore
 from anabranch.operators.merge.r4_state import R4State
 from anabranch.operators.merge.slots import HIGH, LOW, START, Asked, Slots
+
+Reached: TypeAlias = dict[tuple[str, int], int]
 
 
 def from_r3(state: R3State | R3PolicyState) -> R4State:
@@ -60,6 +63,41 @@ def from_r3(state: R3State | R3PolicyState) -> R4State:
     written = Written(ids, names, np.arange(len(ids)), in_conflict, rows, payload)
     restore(known, written, blocks)
     return known
+
+
+def suspects(arrivals: Sequence[Arrival], reached: Reached) -> list[Arrival]:
+    """What must be looked at: elements at starts that a replica may insert at a second time.
+
+    `reached` is the greatest start that each attachment has inserted at, and is moved on.  An
+    insert beyond it, at a start that the replica has once in this step, is of a new event: no
+    payload has to be hashed to know that.  Elements of different starts never meet.
+    """
+    found = []
+    for arrival in arrivals:
+        batch, who = arrival.batch, (arrival.replica, arrival.attachment)
+        starts = batch.start[batch.kind == INSERT]
+        if not len(starts):
+            continue
+        limit = reached.get(who, NEVER_UNITS)
+        reached[who] = max(limit, int(starts.max()))
+        ordered = np.sort(starts)
+        again = ordered[1:][ordered[1:] == ordered[:-1]]
+        behind = batch.start <= limit
+        rows = behind if not len(again) else behind | np.isin(batch.start, again)
+        if rows.any():
+            found.append(replace(arrival, batch=batch.take(np.flatnonzero(rows))))
+    return found
+
+
+def reached_by(state: R3State) -> Reached:
+    """The greatest start of a live event that each attachment has told; a look at each."""
+    rows, members = state.nodes.rows[state.nodes.living()], state.members
+    told = rows[:, ENDS:] != ABSENT
+    return {
+        (name, int(members.attachment[i])): int(rows[told[:, i], START].max())
+        for i, name in enumerate(members.names)
+        if told[:, i].any()
+    }
 
 
 def meets_duplicate(state: R3State | R3PolicyState, arrivals: Sequence[Arrival]) -> bool:
