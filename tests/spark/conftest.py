@@ -1,5 +1,9 @@
-"""One Spark for all tests of a run, started by our own session(): local, few partitions."""
+"""One Spark for all tests of a run, started by our own session(): local, few partitions.
 
+`ANABRANCH_SPARK=connect` gives a session of Spark Connect instead, with the same tests.
+"""
+
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,8 +18,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     from anabranch.spark.session import session
 
     folder = tmp_path_factory.mktemp("spark")
+    connect = os.environ.get("ANABRANCH_SPARK", "classic") == "connect"
     started = session(
-        master="local[2]",
+        **{"remote" if connect else "master": "local[2]"},
         app_name="anabranch tests",
         config={
             "spark.driver.memory": "1g",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.errors import SetupError, UsageError
+from anabranch.errors import SetupError
 from anabranch.spark.java import java_home
 from anabranch.spark.session import (
     ROCKSDB,
@@ -104,9 +104,10 @@ def test_the_log_file_holds_what_spark_says(spark: "SparkSession") -> None:
     assert "a word from the worker" in path.read_text()
 
 
-def test_a_connect_address_is_refused(spark: "SparkSession") -> None:
-    with pytest.raises(UsageError, match=r"builder\.remote"):
-        session(master="sc://somewhere")
+def test_a_connect_address_is_not_mixed_with_a_running_session(spark: "SparkSession") -> None:
+    for asked in ({"master": "sc://somewhere"}, {"remote": "sc://somewhere"}):
+        with pytest.raises(SetupError, match=r"sc://somewhere.*runs already in this process"):
+            session(**asked)  # type: ignore[arg-type]
 
 
 def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,8 @@ def spark_run(
             return None
         inbox = folder / uuid4().hex
         inbox.mkdir(parents=True)
-        shown: list[dict[str, Any]] = []
+        shown = inbox / ".shown"
+        shown.mkdir()
         batches = list(enumerate(_batches(tuples)))
         if backlog:
             for number, batch in batches:
@@ -49,7 +50,8 @@ def spark_run(
             query.processAllAvailable()
         finally:
             query.stop()
-        return shown
+        files = sorted(shown.iterdir(), key=lambda path: int(path.name))
+        return [row for file in files for row in json.loads(file.read_text())]
 
     return run
 
@@ -73,7 +75,7 @@ def _start(
     mode: str,
     delay: int,
     window: tuple[int, int],
-    shown: list[dict[str, Any]],
+    shown: Path,
 ) -> "StreamingQuery":
     size, slide = window
     rows = (
@@ -92,7 +94,9 @@ def _start(
     )
 
     def keep(batch: "DataFrame", number: int) -> None:
-        shown.extend({**row.asDict(), "step": number} for row in batch.collect())
+        # Into a file: on Spark Connect this runs in another process.
+        rows = [{**row.asDict(), "step": number} for row in batch.collect()]
+        (shown / str(number)).write_text(json.dumps(rows))
 
     return (
         results.writeStream.outputMode(mode)

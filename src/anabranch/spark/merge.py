@@ -26,9 +26,11 @@ from anabranch.sources.files import Folder, Layout, look
 from anabranch.sources.observed import declared
 from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
+from anabranch.spark.connect import is_connect
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog, Inbox
 from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
+from anabranch.spark.follow import Follower, only_writing, waited
 from anabranch.spark.inbox import InboxSpec, pack
 from anabranch.spark.lane import LaneSpec
 from anabranch.spark.lane_case import LaneCase
@@ -36,7 +38,7 @@ from anabranch.spark.lock import DriverLock
 from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import escaped, in_lanes, shuffled_into
 from anabranch.spark.poll import Poller
-from anabranch.spark.progress import Totals, Warner, read_totals
+from anabranch.spark.progress import Record, Totals, Warner, read_totals
 from anabranch.spark.receive import Order
 from anabranch.spark.write import PROGRESS, shelves, write_trigger
 
@@ -79,6 +81,22 @@ class Prepared:
     def control(self) -> Path:
         """Where the control log is."""
         return self.spec.checkpoint.resolve() / FOLDER
+
+    @property
+    def writer(self) -> "InboxWriter":
+        """What happens at the end of a trigger."""
+        return InboxWriter(self.spec.output.resolve())
+
+
+@dataclass(frozen=True)
+class InboxWriter:
+    """What happens at the end of a trigger; plain data, so that it may run elsewhere."""
+
+    output: Path
+
+    def write(self, df: "DataFrame", trigger: int) -> list[Record]:
+        """Put what the lanes made into its place; returns their records."""
+        return write_trigger(df, trigger, output=self.output)
 
 
 def prepare(spec: MergeSpec) -> Prepared:
@@ -135,6 +153,7 @@ class MergeQuery:
         self._query: StreamingQuery | None = None
         self._poller: Poller | None = None
         self._warner = Warner(prepared.inbox.schema.time)
+        self._follower: Follower | None = None
         self.totals = read_totals(prepared.spec.output / PROGRESS)
 
     def run(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
@@ -143,7 +162,9 @@ class MergeQuery:
         for shelf in self._prepared.lane.direct.shelves:
             clear_staged(Path(shelf.folder))
         self._inbox.advance()
-        writer = _plan(spark, self._prepared).writeStream.foreachBatch(self._write)
+        remote = is_connect(spark)
+        each = only_writing(self._prepared.writer) if remote else self._write
+        writer = _plan(spark, self._prepared).writeStream.foreachBatch(each)
         writer = writer.option(
             "checkpointLocation", str(self._prepared.spec.checkpoint.resolve())
         )
@@ -156,16 +177,25 @@ class MergeQuery:
         with shuffled_into(spark, self._prepared.lane.lanes):
             self._query = trigger.start()
         self._lock.is_active = lambda: is_active(self._query)
+        if remote:
+            progress = self._prepared.spec.output / PROGRESS
+            self._follower = Follower(progress, self.totals.next_trigger, self._take)
+            self._follower.start(self._query.stop)
         if not once:
             self._poller = Poller(self._inbox.advance, interval)
 
     def _write(self, df: "DataFrame", trigger: int) -> None:
-        spec = self._prepared.spec
-        records = write_trigger(df, trigger, output=spec.output.resolve())
+        self._take(self._prepared.writer.write(df, trigger), trigger)
+
+    def _take(self, records: list[Record], trigger: int) -> None:
+        """Count what a trigger did, where the merge was started; the guilty leave.
+
+        Nobody else writes the control log of an inbox.
+        """
         for name in sorted({name for record in records for name in record["guilty"]}):
             self._inbox.log.detach(name)
         if trigger < self.totals.next_trigger:  # run again: its records were replaced
-            self.totals = read_totals(spec.output / PROGRESS)
+            self.totals = read_totals(self._prepared.spec.output / PROGRESS)
         else:
             self.totals.add(records, trigger, at=wall_clock())
         self._warner.warn(self.totals)
@@ -177,13 +207,16 @@ class MergeQuery:
         assert self._query is not None
         if self._poller is not None:
             self._poller.raise_failure()
-        return wait_for(self._query, self._lock, seconds)
+        query = self._query
+        return waited(lambda: wait_for(query, self._lock, seconds), self._follower)
 
     def stop(self) -> None:
         """Stop after the trigger that runs now; a later start goes on from there."""
         if self._poller is not None:
             self._poller.stop()
         stop(self._query, self._lock)
+        if self._follower is not None:
+            self._follower.finish()
 
 
 def start(

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.errors import SetupError, UsageError
-from anabranch.spark import machine
+from anabranch.errors import SetupError
+from anabranch.spark import connect, machine
 from anabranch.spark.java import LOG_VARIABLE, java_home
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ _started = _Started()
 def session(
     *,
     master: str | None = None,
+    remote: str | None = None,
     app_name: str = "anabranch",
     config: Mapping[str, str] | None = None,
     log_path: Path | None = None,
@@ -58,25 +59,33 @@ def session(
     """The running session if there is one that can carry streams, else a new one.
 
     `master` is `local[*]` unless given; `config` takes any Spark setting and wins over ours.
+    `remote` asks for a Spark Connect session: on a server that runs (`sc://host:15002`, also as
+    `master`), or, as in `local[2]`, on one that is started here.
     Raises SetupError if there is no Java, if Spark does not start (its log is named), or if
     the running session has settings that contradict what was asked for or what streams need.
     """
     asked = dict(config or {})
     if master is not None:
         asked["spark.master"] = master
-    if asked.get("spark.master", "").startswith("sc://"):
-        message = (
-            f"session(master={master!r}): a Spark Connect session is not started by Anabranch; "
-            "make it with SparkSession.builder.remote(...) and hand its DataFrames over"
-        )
-        raise UsageError(message)
+    if connect.is_remote(asked.get("spark.master", "")):
+        remote = asked.pop("spark.master")
     running = _running()
     if running is not None:
+        if remote is not None:
+            connect.require_connect(running, remote)
         _compare(running, asked)
         check_session(running)
         return running
+    if remote is not None and connect.is_remote(remote):
+        ours = {k: v for k, v in defaults(local=False).items() if k.startswith("spark.sql.")}
+        spark = connect.join(remote, app_name, asked, ours)
+        check_session(spark)
+        return spark
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _join(app_name, asked)
+    if remote is not None:
+        connect.require_packages()
+        asked = {connect.ADDRESS: "127.0.0.1", **asked, "spark.remote": remote}
     return _start(app_name, asked, log_path, cache or machine.cache_dir())
 
 
@@ -174,8 +183,9 @@ def _start(
     log.info("Java %s (%s): %s", java.version, java.origin, java.java)
     # A second session of this process meets the JVM of the first, and with it its log.
     spark_log = _started.log or _new_log(log_path, cache)
-    local = asked.get("spark.master", "local[*]").startswith("local")
-    settings = {"spark.master": "local[*]", **defaults(local=local), **asked}
+    where = "spark.remote" if "spark.remote" in asked else "spark.master"
+    local = asked.get(where, "local[*]").startswith("local")
+    settings = {where: "local[*]", **defaults(local=local), **asked}
     settings[JAVA_OPTIONS] = f"{_log_options(spark_log)} {asked.get(JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
@@ -183,11 +193,11 @@ def _start(
     _started.log = spark_log
     variables = {"JAVA_HOME": str(java.path), LOG_VARIABLE: str(spark_log)}
     try:
-        with _environment(variables | _quiet_variables(local=local)):
+        with _environment(variables | _quiet_variables(local=local)), connect.quiet():
             spark = builder.getOrCreate()
     except Exception as problem:
         raise SetupError(_explain(problem, spark_log)) from problem
-    log.info("Spark %s on %s; its log: %s", spark.version, settings["spark.master"], spark_log)
+    log.info("Spark %s on %s; its log: %s", spark.version, settings[where], spark_log)
     _started.session = spark
     return spark
 
@@ -203,10 +213,10 @@ def _join(app_name: str, asked: Mapping[str, str]) -> "SparkSession":
     for name, value in asked.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    told = spark.sparkContext.getConf()
-    master = str(spark.sparkContext.master)
+    told = spark.conf.getAll
+    master = str(told["spark.master"])
     for name, value in defaults(local=master.startswith("local")).items():
-        if name.startswith("spark.sql.") and not told.contains(name):
+        if name.startswith("spark.sql.") and name not in told:
             spark.conf.set(name, value)
     log.info("Spark %s on %s, by spark-submit", spark.version, master)
     check_session(spark)

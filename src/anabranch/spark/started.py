@@ -24,9 +24,11 @@ from anabranch.errors import StateError, UsageError
 from anabranch.sources.durations import to_units
 from anabranch.spark import run as runs
 from anabranch.spark.columns import spark_schema
+from anabranch.spark.connect import is_connect
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
 from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
+from anabranch.spark.follow import Follower, only_writing, waited
 from anabranch.spark.inbox import pack_control
 from anabranch.spark.lane import LaneSpec
 from anabranch.spark.lock import DriverLock
@@ -139,6 +141,8 @@ class StartedMerge:
         self._writer = writer
         self._on_trigger = on_trigger
         self._totals = Totals()
+        self._warner = Warner(merged.schema.time)
+        self._follower: Follower | None = None
         self.query: StreamingQuery | None = None
         self.lock: DriverLock | None = None
         self.late = writer.sinks[LATE]
@@ -157,7 +161,11 @@ class StartedMerge:
             entries = spark.readStream.schema(ENTRIES).json(escaped(str(self._writer.control)))
             packed = entries.mapInArrow(pack_control(spec.lanes), spark_schema(PARCELS))
             parcels = parcels.union(packed)
-        stream = in_lanes(parcels, spec).writeStream.foreachBatch(self._each())
+        each, remote = self._each(), is_connect(spark)
+        if remote:
+            self._follower = self._follow()
+            each = only_writing(self._writer)
+        stream = in_lanes(parcels, spec).writeStream.foreachBatch(each)
         stream = stream.option("checkpointLocation", self._writer.checkpoint)
         stream = stream.queryName(f"anabranch-{spec.run[:8]}")
         started = (
@@ -169,19 +177,37 @@ class StartedMerge:
             self.query = started.start()
         if self.lock is not None:
             self.lock.is_active = lambda: is_active(self.query)
+        if self._follower is not None:
+            self._follower.start(self.query.stop)
 
     def _each(self) -> "Callable[[DataFrame, int], None]":
-        writer, listen = self._writer, self._on_trigger
-        totals, warner = self._totals, Warner(self._merged.schema.time)
-
         def write(df: "DataFrame", trigger: int) -> None:
-            records = writer.write(df, trigger)
-            totals.add(records, trigger, at=wall_clock())
-            warner.warn(totals)
-            if listen is not None:
-                listen(totals)
+            self._take(self._writer.write(df, trigger), trigger)
 
         return write
+
+    def _follow(self) -> Follower | None:
+        """Where the writer runs elsewhere: the records, from where it puts them."""
+        folder = local(self._writer.checkpoint)
+        if folder is not None:
+            written = read_totals(folder / PROGRESS).next_trigger
+            return Follower(folder / PROGRESS, written, self._take)
+        if self._on_trigger is not None:
+            message = (
+                f"ab.merge: the checkpoint {self._writer.checkpoint} is no local path, and on "
+                "Spark Connect on_trigger is called with what is written there; leave it out, "
+                "or use spark.streams.addListener"
+            )
+            raise UsageError(message)
+        return None
+
+    def _take(self, records: list[Record], trigger: int) -> None:
+        """Count what a trigger did, where the merge was started."""
+        totals = self._totals
+        totals.add(records, trigger, at=wall_clock())
+        self._warner.warn(totals)
+        if self._on_trigger is not None:
+            self._on_trigger(totals)
 
     def attach(self, replica: str, *, guarantee: int | datetime | None = None) -> None:
         """A replica comes, or comes back, or tells from when on it is complete (None: all)."""
@@ -211,11 +237,14 @@ class StartedMerge:
     def wait(self, seconds: int | None = None) -> bool:
         """Wait for the end; False if it still runs.  A failure is raised in our words."""
         assert self.query is not None
-        return wait_for(self.query, self.lock, seconds)
+        query = self.query
+        return waited(lambda: wait_for(query, self.lock, seconds), self._follower)
 
     def stop(self) -> None:
         """Stop; a later start with the same checkpoint goes on from there."""
         stop(self.query, self.lock)
+        if self._follower is not None:
+            self._follower.finish()
 
 
 def start(

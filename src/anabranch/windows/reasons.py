@@ -94,7 +94,8 @@ def _close(engine: Engine, query: Query, visit: Visit, *, holds: bool) -> str:
     if query.by == "rows":
         return f"{len(visit.content)} of {query.size} tuples"
     if engine.windows == "every":
-        if visit.frontier is None:
+        starts = engine.progress.starts if engine.progress else None
+        if visit.frontier is None or (visit.frontier == starts and not holds):
             return "open, nothing is known of time"
         return f"{'closed' if holds else 'open'}, time has reached {visit.frontier}"
     if holds:

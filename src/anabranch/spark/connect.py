@@ -1,0 +1,93 @@
+"""A Spark Connect session that is set up right for streams of elements.
+
+`sc://host:port` is a server that runs already: what streams need is set for this session alone,
+where the server lets us.  `local[2]` and the like start a server in a process of this machine,
+with the settings that a classic session would get.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.errors import SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+SCHEME: Final = "sc://"
+ADDRESS: Final = "spark.connect.grpc.binding.address"
+"""Where a server listens: on all of a machine's addresses, unless it is told."""
+_PACKAGES: Final = ("grpc", "grpc_status", "zstandard")
+
+
+def is_remote(master: str) -> bool:
+    """Whether a master is a Spark Connect server."""
+    return master.startswith(SCHEME)
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def require_connect(running: "SparkSession", remote: str) -> None:
+    """Refuse a classic session where a Connect one was asked for: there cannot be both."""
+    if not is_connect(running):
+        message = (
+            f"session(): it is to be on {remote}, but a classic session runs already in this "
+            "process; stop it first (spark.stop()), or do not ask for another"
+        )
+        raise SetupError(message)
+
+
+def require_packages() -> None:
+    """Raise unless the packages that Spark Connect speaks through are there."""
+    for name in _PACKAGES:
+        if find_spec(name) is None:
+            message = (
+                f"a Spark Connect session needs the package {name}; install all that it needs: "
+                "pip install 'anabranch[connect]'"
+            )
+            raise SetupError(message)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without a warning for each setting that a server has from its start, and still has."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Failed to set .* Cannot modify the value")
+        yield
+
+
+def join(
+    remote: str, app_name: str, asked: Mapping[str, str], settings: Mapping[str, str]
+) -> "SparkSession":
+    """A session on a server that runs; `settings` are ours, `asked` the user's."""
+    from pyspark.sql import SparkSession
+
+    require_packages()
+    try:
+        spark = SparkSession.builder.remote(remote).appName(app_name).getOrCreate()
+        log.info("Spark %s on %s", spark.version, remote)
+    except Exception as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        message = (
+            f"no Spark Connect session on {remote}: {said[0][:300]}; is the server up, and "
+            "are host, port and token right?"
+        )
+        raise SetupError(message) from error
+    for name, value in {**settings, **asked}.items():
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+        elif name in asked and spark.conf.get(name, None) != value:
+            message = (
+                f"session(): {name} is to be {value!r}, but the server {remote} has fixed it "
+                f"at {spark.conf.get(name, None)!r}; set it where the server is started"
+            )
+            raise SetupError(message)
+    return spark

@@ -1,0 +1,62 @@
+"""The same tests on Spark Connect: a few of each kind, in a process of their own.
+
+Both kinds of session cannot live in one process.  All tests are run so by
+`make test-deep PART=tests/spark/test_connect_deep.py`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import SetupError
+from anabranch.spark import connect
+
+ROOT = Path(__file__).parents[2]
+
+CHOSEN = (
+    "test_merge_spark.py::test_generated_replicas_merge_to_the_truth[r3]",
+    "test_dataframes_spark.py::test_batches_merge_to_the_truth_in_every_view",
+    "test_membership_spark.py::test_a_policy_detaches_in_all_lanes_at_the_next_trigger",
+    "test_windows_run.py::test_a_stream_shows_what_predict_shows[coral8]",
+    "connect_only.py",
+)
+
+
+def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:
+    """What pytest printed for these tests on a Connect session."""
+    places = [f"tests/spark/{test}" for test in tests]
+    options = ["-q", "-p", "no:cacheprovider", "-m", marks, "--durations=5"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *places],
+        cwd=ROOT,
+        env={**os.environ, "ANABRANCH_SPARK": "connect"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+    return ran.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_merge_and_windows_on_connect() -> None:
+    printed = run_on_connect(*CHOSEN, timeout=380)
+    assert "skipped" not in printed
+    assert " passed" in printed
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "find_spec", lambda name: None if name == "grpc" else name)
+    with pytest.raises(SetupError, match=r"needs the package grpc.*anabranch\[connect\]"):
+        connect.require_packages()
+
+
+def test_addresses_of_servers_are_told_from_masters() -> None:
+    assert connect.is_remote("sc://host:15002")
+    assert not connect.is_remote("spark://host:7077")
+    assert not connect.is_remote("local[2]")
