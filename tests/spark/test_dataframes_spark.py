@@ -131,7 +131,9 @@ def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path)
         stream_of(spark, tmp_path / "third").start(tmp_path / "ck2", elements=tmp_path / "out")
 
 
-def test_a_restart_with_other_lanes_or_another_policy_is_refused(spark: Any, tmp_path: Path) -> None:
+def test_a_restart_with_other_lanes_or_another_policy_is_refused(
+    spark: Any, tmp_path: Path
+) -> None:
     merged = stream_of(spark, tmp_path)
     merged.start(tmp_path / "ck", once=True).wait()
     other = ab.merge(merged.stream, lanes=3)

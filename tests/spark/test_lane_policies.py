@@ -17,7 +17,7 @@ from anabranch.errors import StateError, UsageError, ViolationError
 from anabranch.model import Adjust, History, Insert, MergeCase, Stable
 from anabranch.model.element import Element
 from anabranch.operators.merge.policy import Policy
-from anabranch.spark.store import WarmCopies
+from anabranch.spark.store import WarmCopies, loosen
 from anabranch.testing.asserts import assert_valid
 from anabranch.testing.strategies import histories, presentations
 
@@ -120,7 +120,7 @@ class Script:
 def parts(runtime: Runtime, lane: int) -> dict[str, bytes]:
     found = {key[0]: value[0] for key, value in runtime.stores[lane].items()}
     return {
-        name.removeprefix("merge/"): data
+        name.removeprefix("merge/"): loosen(data)
         for name, data in found.items()
         if name.startswith("merge/")
     }
