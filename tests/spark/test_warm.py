@@ -103,6 +103,17 @@ def test_a_copy_whose_maker_has_ended_is_gone(tmp_path: Path) -> None:
     assert mine.misses == 1
 
 
+def test_a_copy_that_had_to_go_is_not_taken_for_another_file(tmp_path: Path) -> None:
+    """Found by a benchmark: its number was that of a smaller file when it was asked for."""
+    one, other = WarmCopies(1, tmp_path, large=1), WarmCopies(notes=tmp_path)
+    one.put(KEY, "nonce", np.arange(5_000))
+    one.put(("run", 1), "another", 7)
+    taken = [(tmp_path / f"small-{number}").open("w+b") for number in range(20)]
+    assert other.take(KEY, "nonce") is None
+    for file in taken:
+        file.close()
+
+
 def test_a_copy_is_borrowed_from_a_process_that_lives(tmp_path: Path) -> None:
     fork = multiprocessing.get_context("fork")
     made, done = fork.Event(), fork.Event()

@@ -66,11 +66,14 @@ class _Segment:
     @classmethod
     def of(cls, pid: int, number: int, inode: int, size: int) -> "_Segment":
         """The memory of another process; OSError if that has it no more."""
-        made = cls(os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC), size)
-        if made.inode != inode:
+        mine = os.open(f"/proc/{pid}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+        facts = os.fstat(mine)
+        # A number that was given back may name any other file by now.
+        if (facts.st_ino, facts.st_size) != (inode, size):
+            os.close(mine)
             message = f"process {pid} has another file under {number}"
             raise OSError(message)
-        return made
+        return cls(mine, size)
 
     def has(self, address: int) -> bool:
         return self.address <= address < self.address + self.size
