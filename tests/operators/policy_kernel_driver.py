@@ -103,11 +103,8 @@ class Duel:
     def note(self, result: StepResult, arrivals: Sequence[Arrival] = ()) -> None:
         for one in result.resolved:
             for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
-                (at,) = (
-                    number
-                    for number, fate in enumerate(self.fates)
-                    if fate == (one.replica, element, Reason.HELD)
-                )
+                # Told again, equal, after a removal: what was held first is decided first.
+                at = self.fates.index((one.replica, element, Reason.HELD))
                 self.fates[at] = (one.replica, element, REASONS[code])
         self.output += to_elements(result.output)
         self.missing += [(gap.replica, gap.payload, gap.start) for gap in result.gaps]

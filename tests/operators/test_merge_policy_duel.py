@@ -17,7 +17,7 @@ from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.merge.contract import Arrival, Reason
 from anabranch.operators.merge.policy import HalfFrozen, OnStable, Policy, Quorum
 from anabranch.operators.merge.r3_policy_kernel import step
 from anabranch.operators.merge.r3_policy_state import R3PolicyState
@@ -71,6 +71,15 @@ def test_shrink_only_never_lengthens_by_batch_where_no_input_does(data, policy):
         begin = end
     adjusts = [element for element in duel.output if isinstance(element, Adjust)]
     assert all(adjust.end < adjust.old_end for adjust in adjusts)
+
+
+def test_an_event_that_is_removed_and_told_again_in_one_step_has_two_fates():
+    duel = Duel(Policy.parse("inserts=half_frozen,shrink_only=true"), "batch")
+    told = [Insert("b", 4, FOREVER), Adjust("b", 4, FOREVER, 4), Insert("b", 4, FOREVER)]
+    duel.take([("r0", told)])
+    assert [fate[2] is Reason.HELD for fate in duel.fates] == [False, False, True]
+    duel.take([("r0", [Stable(FOREVER)])])
+    assert duel.output == [Insert("b", 4, FOREVER), Stable(FOREVER)]
 
 
 @given(st.data(), policies(adjusts=[OnStable()]))
