@@ -12,7 +12,7 @@ rows that are read twice, change nothing.
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import UsageError
@@ -57,13 +57,24 @@ def progress(query: Any) -> list[Record]:
     for name, row in sorted(metrics.items()):
         if not name.startswith(_NAME):
             continue
-        notes = row.asDict() if hasattr(row, "asDict") else row
-        records = [json.loads(note) for note in notes.values() if note is not None]
+        records = [json.loads(note) for note in _notes(row)]
         if records:
             run = name.removeprefix(_NAME).rpartition("-")[0]
             now = of_trigger(records, int(last["batchId"]))
             found.append({"run": run, "timestamp": last["timestamp"], **now})
     return found
+
+
+def _notes(row: Any) -> Iterator[str]:
+    """The lanes' records in a row of metrics; Connect has it with lists inside."""
+    if isinstance(row, str):
+        if row.startswith("{"):
+            yield row
+    elif isinstance(row, Mapping):
+        yield from _notes(list(row.values()))
+    elif isinstance(row, list | tuple):
+        for one in row:
+            yield from _notes(one)
 
 
 def _last(query: Any) -> Any:
