@@ -48,7 +48,9 @@ def progress(query: Any) -> list[Record]:
     gives (`query.lastProgress`, `event.progress`).  The list is empty before the first trigger,
     and for a query without a merge.  docs/guide/running.md says what is in a progress.
     """
-    query = getattr(query, "query", query)
+    from anabranch.spark.started import StartedMerge
+
+    query = query.query if isinstance(query, StartedMerge) else query
     last = query if isinstance(query, Mapping) else _last(query)
     if not last:
         return []
@@ -77,14 +79,15 @@ def _notes(row: Any) -> Iterator[str]:
             yield from _notes(one)
 
 
-def _last(query: Any) -> Any:
-    if not hasattr(query, "lastProgress"):
-        message = (
-            f"ab.progress: {query!r} is a {type(query).__name__}; give a streaming query, what "
-            "merged.start(...) returned, or the progress in a listener's event"
-        )
-        raise UsageError(message)
-    return query.lastProgress
+def _last(query: Any) -> Mapping[str, Any] | None:
+    last = getattr(query, "lastProgress", "")
+    if last is None or isinstance(last, Mapping):
+        return last
+    message = (
+        f"ab.progress: {query!r} is a {type(query).__name__}; give a streaming query, what "
+        "merged.start(...) returned, or the progress in a listener's event"
+    )
+    raise UsageError(message)
 
 
 def listener(function: Callable[[Record], None]) -> "StreamingQueryListener":
