@@ -20,6 +20,7 @@ CHOSEN = (
     "test_merge_spark.py::test_generated_replicas_merge_to_the_truth[r3]",
     "test_dataframes_spark.py::test_batches_merge_to_the_truth_in_every_view",
     "test_membership_spark.py::test_a_policy_detaches_in_all_lanes_at_the_next_trigger",
+    "test_progress_spark.py::test_a_started_merge_tells_every_trigger",
     "test_windows_run.py::test_a_stream_shows_what_predict_shows[coral8]",
     "connect_only.py",
 )
