@@ -1,13 +1,14 @@
 """A lane's parts in the store, and the warm copy: used only if it is what Spark committed."""
 
+import json
 from typing import Any
 
 import pytest
 from lanes_driver import FakeParts, Runtime, lane_spec
 
 from anabranch.errors import StateError
-from anabranch.model import History, Insert, Stable
-from anabranch.spark.store import WarmCopies, load
+from anabranch.model import Adjust, History, Insert, Stable
+from anabranch.spark.store import HEADER, WarmCopies, load, loosen
 
 A, B, C = Insert("a", 1, 9), Insert("b", 2, 9), Insert("c", 3, 9)
 
@@ -120,3 +121,22 @@ def test_another_number_of_lanes_or_case_is_refused(other: dict[str, Any], words
     runtime.spec = lane_spec(other.get("case", "r3"), other.get("lanes", 1))
     with pytest.raises(StateError, match=words):
         load(runtime.stores[0], runtime.which(0))
+
+
+def test_a_checkpoint_of_the_format_before_goes_on() -> None:
+    """Format 2 had no part pressed together; its parts are read, and those it keeps stay."""
+    many = [Insert(f"payload {number}", number, 5_000) for number in range(3_000)]
+    runtime = one_lane()
+    runtime.commit(runtime.parcels({"x": many}))
+    kept = runtime.stores[0]
+    for key, (data,) in list(kept.items()):
+        kept[key] = (loosen(data),)
+    header = json.loads(kept[(HEADER,)][0])
+    kept[(HEADER,)] = (json.dumps(header | {"format": 2}).encode(),)
+    runtime.warm = WarmCopies()
+    late = Adjust("payload 7", 7, 5_000, 4_000)
+    runtime.commit(runtime.parcels({"x": [late, Stable(4_500)]}))
+    assert runtime.warm.misses == 1
+    changed = Insert("payload 7", 7, 4_000)
+    assert History.of(runtime.output()) == History.of([*many[:7], changed, *many[8:]])
+    assert json.loads(runtime.stores[0][(HEADER,)][0])["format"] == 3
