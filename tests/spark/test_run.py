@@ -1,5 +1,6 @@
 """Which output and which checkpoint go together: all other pairs are refused, with advice."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,18 @@ def test_a_checkpoint_that_forgot_what_was_written_is_refused(
     for number in range(last + 2):
         write(output, number)
     with pytest.raises(StateError, match=f"its last trigger is {last}, but .* restore it"):
+        find(output, checkpoint)
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "a/b", "", 7])
+def test_a_run_id_that_leads_elsewhere_is_refused(
+    output: Path, checkpoint: Path, name: object
+) -> None:
+    record(run(), output, checkpoint)
+    for folder in (output, checkpoint):
+        note = json.loads((folder / FILE).read_text())
+        (folder / FILE).write_text(json.dumps({**note, "run": name}))
+    with pytest.raises(StateError, match="not a run file of anabranch"):
         find(output, checkpoint)
 
 

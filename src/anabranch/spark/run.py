@@ -182,8 +182,11 @@ def read(folder: Path) -> Run | None:
             )
             raise StateError(message)
         columns, founders = tuple(fields.pop("columns")), tuple(fields.pop("founders"))
+        if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
+            message = f"the run id {fields['run']!r} is not one of letters and digits"
+            raise ValueError(message)
         return Run(columns=columns, founders=founders, **fields)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = (
             f"{path}: not a run file of anabranch ({error}); was the folder changed by hand?"
         )
