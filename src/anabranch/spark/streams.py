@@ -6,6 +6,7 @@ that payloads cannot have.  What only rows show (a null start, an unknown kind) 
 reason when the rows come.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,9 @@ ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kafka": ("partition", "offset"),
 }
 """Orders by a word: where a source says what the order of its rows is."""
+
+_OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
+"""What Kafka's source says of a message beside its position; each copy has its own."""
 
 _LAST: Final = 2**63 - 1
 
@@ -94,12 +98,13 @@ def elements(
     than a reserved one.  `order` orders the rows of a replica where there is no seq: columns,
     or "file" or "kafka".  `name` is the replica's, where a DataFrame is one.
     """
+    where = "ab.elements"
     ordering = _ordering(order)
-    df = _ordered(df, ordering, [replica, seq, *(rename or {})])
+    df = _ordered(df, ordering, where, [replica, seq, *(rename or {})])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
-    df = _renamed(df, names, where="ab.elements")
-    return _stream(df, ordering, "ab.elements", name=name, properties=properties)
+    df = _renamed(df, names, where=where)
+    return _stream(df, ordering, where, name=name, properties=properties)
 
 
 def events(
@@ -127,7 +132,7 @@ def events(
         message = f"{where}: say when events end: either end=COLUMN or lifetime=DURATION"
         raise UsageError(message)
     ordering = _ordering(order)
-    df = _ordered(df, ordering, [start, end, replica, seq])
+    df = _ordered(df, ordering, where, [start, end, replica, seq])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
     clash = [c for c in df.columns if c in RESERVED and c not in (start, end, *names)]
@@ -234,7 +239,7 @@ def _copies(ordering: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ordered(
-    df: "DataFrame", ordering: tuple[str, ...], keep: Sequence[str | None] = ()
+    df: "DataFrame", ordering: tuple[str, ...], where: str, keep: Sequence[str | None] = ()
 ) -> "DataFrame":
     """The DataFrame with copies of the columns that order it.
 
@@ -242,11 +247,43 @@ def _ordered(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    _require_order(df, ordering, where)
+    if ordering == ORDERS["kafka"]:
+        _warn_of_kafka([c for c in df.columns if c not in keep], where)
     pairs = zip(ordering, _copies(ordering), strict=True)
     columns = [F.col(name).alias(copy) for name, copy in pairs]
     stays = {*keep, *RESERVED} | (set(df.columns) - set(ordering))
     rest = [_quoted(c) for c in df.columns if c in stays]
     return df.select(*rest, *columns) if columns else df
+
+
+def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> None:
+    for name in ordering:
+        root = name.partition(".")[0]
+        if root in df.columns or root == "_metadata" or name.startswith("`"):
+            continue
+        hint = "check the name"
+        if ordering == ORDERS["kafka"]:
+            hint = (
+                "order='kafka' is by the columns partition and offset of Spark's Kafka source: "
+                "keep both where you parse the value"
+            )
+        message = (
+            f"{where}: order: there is no column '{name}'; the DataFrame has {df.columns}; "
+            f"{hint}"
+        )
+        raise SchemaError(message)
+
+
+def _warn_of_kafka(columns: Sequence[str], where: str) -> None:
+    left = [c for c in _OF_KAFKA if c in columns]
+    if "timestampType" in left:  # the one name that nobody else gives
+        warnings.warn(
+            f"{where}: {', '.join(left)} of Kafka's source are payload here; where they differ "
+            "between copies, no two events are equal: drop them",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _renamed(df: "DataFrame", names: Mapping[str, str], *, where: str) -> "DataFrame":
