@@ -23,8 +23,8 @@ def record(rows: int, **options: object) -> dict[str, object]:
     } | options
 
 
-def printed(thing: object) -> str:
-    console = Console(file=io.StringIO(), width=120)
+def printed(thing: object, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(thing)
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
@@ -147,3 +147,51 @@ def test_on_a_terminal_the_table_is_redrawn() -> None:
         totals.add([record(5)], 0)
         show(totals)
     assert "leader" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def long_account(rows: int) -> Totals:
+    """Long times, a long standing, a name that looks like markup, and no small numbers."""
+    totals, micros = Totals(), 1_790_000_000_123_456
+    counts = {bucket: rows + at for at, bucket in enumerate(BUCKETS)}
+    said = counts | {"frontier": micros - 7_300_000_000, "joined": True}
+    told = record(rows, replicas={"north [eu]": said}, frontier=micros)
+    told["replicas"]["east"]["frontier"] = micros  # type: ignore[index]
+    totals.add([told], 0, at=100.0)
+    return totals
+
+
+FORMS = {160: 1, 120: 2, 80: 2, 79: 2, 40: 0, 12: 0}
+"""How often a heading is there: in one table, in two, or, in paragraphs, not at all."""
+
+
+@pytest.mark.parametrize(("width", "tables"), FORMS.items())
+@pytest.mark.parametrize("rows", [3_456_789_012_345, 1_234_567, 7])
+def test_nothing_is_cut_at_any_width(width: int, tables: int, rows: int) -> None:
+    totals, clock = long_account(rows), Clock()
+    clock.now = 100_000.0
+    sheet = table(totals, TimeType.TIMESTAMP, title="in/box → out", quiet=Quiet(1, clock))
+    text = printed(sheet, width)
+    assert max(map(len, text.splitlines())) <= width
+    whole = "".join(text.split())  # as if nothing had been wrapped
+    for cell in (
+        "in/box→out",
+        "north[eu]",
+        "2026-09-21T14:13:20.123456Z",
+        "2026-09-21T12:11:40.123456Z",
+        "2.0h",
+        "leader,silent99,900s",
+        "2liveevents,0bytesofstate",
+        *(f"{rows + at:,}" for at in range(len(BUCKETS))),
+    ):
+        assert cell in whole, cell
+    if rows == 7:
+        assert text.count("replica ") == tables
+
+
+def test_a_terminal_that_is_too_low_shows_what_one_should_know() -> None:
+    console = Console(file=io.StringIO(), width=80, height=5, force_terminal=True)
+    totals = Totals()
+    with Watch(console, TimeType.BIGINT).shown() as show:
+        totals.add([record(5, alarm=["west", 9])], 0)
+        show(totals)
+    assert "only joining replicas remain" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import time as wall_clock
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from anabranch.batch.schema import TimeType
+from anabranch.cli.sheet import Line, Sheet
 from anabranch.spark.progress import BUCKETS, ReplicaTotals, Shown, Totals, show, troubles
 
 FILE_WIDTH = 120
@@ -47,24 +46,21 @@ class Quiet:
 QUIET = Quiet()
 
 
-def table(totals: Totals, time: TimeType, *, title: str, quiet: Quiet = QUIET) -> Table:
+def table(totals: Totals, time: TimeType, *, title: str, quiet: Quiet = QUIET) -> Sheet:
     """One line per replica, then the sum and the output."""
-    drawn = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    drawn.add_column("replica", no_wrap=True)
-    for name in ("rows", *BUCKETS, "frontier", "lag"):
-        drawn.add_column(name, justify="right", no_wrap=True)
-    drawn.add_column("", no_wrap=True)
-    for name, replica in sorted(totals.replicas.items()):
-        counts = [f"{replica.buckets[bucket]:,}" for bucket in BUCKETS]
-        at = show(replica.frontier, time), show_lag(replica.lag, time)
-        drawn.add_row(name, f"{replica.rows:,}", *counts, *at, quiet.standing(replica))
-    drawn.add_section()
-    sums = [f"{totals.bucket(bucket):,}" for bucket in BUCKETS]
+    lines = [
+        Line(
+            name,
+            (replica.rows, *(replica.buckets[bucket] for bucket in BUCKETS)),
+            (show(replica.frontier, time), show_lag(replica.lag, time)),
+            quiet.standing(replica),
+        )
+        for name, replica in sorted(totals.replicas.items())
+    ]
+    counts = totals.rows, *(totals.bucket(bucket) for bucket in BUCKETS)
     at = show(totals.frontier, time), show_lag(totals.last.get("lag"), time)
-    drawn.add_row("all", f"{totals.rows:,}", *sums, *at, "output")
-    drawn.caption = f"{totals.live:,} live events, {totals.state_bytes:,} bytes of state"
-    drawn.caption_justify = "left"
-    return drawn
+    below = f"{totals.live:,} live events, {totals.state_bytes:,} bytes of state"
+    return Sheet(title, (*lines, Line("all", counts, at, "output")), below)
 
 
 _LENGTHS = (("d", 86_400), ("h", 3_600), ("min", 60))
@@ -141,7 +137,8 @@ class Watch:
             if self._live is not None:
                 title = f"trigger {totals.triggers}  {self.note}"
                 drawn = table(totals, self._time, title=title, quiet=self._quiet)
-                self._live.update(Group(drawn, *trouble_lines(totals, self._time)))
+                # Above the table: a terminal that is too low cuts what is below.
+                self._live.update(Group(*trouble_lines(totals, self._time), drawn))
 
     def _line(self, totals: Totals) -> None:
         self._last = totals
