@@ -5,6 +5,7 @@ Both kinds of session cannot live in one process.  All tests are run so by
 """
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from anabranch.errors import SetupError
 from anabranch.spark import connect
+from anabranch.spark import session as sessions
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +57,23 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(connect, "find_spec", lambda name: None if name == "grpc" else name)
     with pytest.raises(SetupError, match=r"needs the package grpc.*anabranch\[connect\]"):
         connect.require_packages()
+
+
+def test_a_second_local_server_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PySpark starts and looks for a local server on one port only."""
+    monkeypatch.setattr(sessions, "_running", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(connect, "PORT", taken.getsockname()[1])
+        with pytest.raises(
+            SetupError, match=r"port \d+, .* is not free .*start-connect-server"
+        ):
+            sessions.session(remote="local[2]")
+        connect.require_port({"spark.local.connect.reuse": "true"})
+    connect.require_port({})
+    with pytest.raises(SetupError, match=r"binding.port is to be '0', .* leave it out, or"):
+        connect.require_port({connect.BINDING: "0"})
 
 
 def test_addresses_of_servers_are_told_from_masters() -> None:

@@ -6,6 +6,8 @@ with the settings that a classic session would get.
 """
 
 import logging
+import os
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +24,11 @@ log = logging.getLogger(__name__)
 SCHEME: Final = "sc://"
 ADDRESS: Final = "spark.connect.grpc.binding.address"
 """Where a server listens: on all of a machine's addresses, unless it is told."""
+BINDING: Final = "spark.connect.grpc.binding.port"
+PORT: Final = 15002
+"""Where PySpark looks for a server that it has started itself; it takes no other."""
+_REUSE: Final = "spark.local.connect.reuse"
+_YES: Final = ("1", "true")
 _PACKAGES: Final = ("grpc", "grpc_status", "zstandard")
 
 
@@ -54,6 +61,33 @@ def require_packages() -> None:
                 "pip install 'anabranch[connect]'"
             )
             raise SetupError(message)
+
+
+def require_port(asked: Mapping[str, str]) -> None:
+    """Raise unless a server that is started here can have the port that PySpark expects."""
+    elsewhere = (
+        "start a server on a port of your choice (start-connect-server.sh of Spark, with "
+        f"--conf {BINDING}=...) and give its address, as in remote='sc://localhost:15003'"
+    )
+    if asked.get(BINDING, str(PORT)) != str(PORT):
+        message = (
+            f"session(): {BINDING} is to be {asked[BINDING]!r}, but PySpark looks for a local "
+            f"server that it has started on port {PORT} only; leave it out, or {elsewhere}"
+        )
+        raise SetupError(message)
+    if asked.get(_REUSE, os.environ.get("SPARK_LOCAL_CONNECT_REUSE", "")).lower() in _YES:
+        return  # PySpark finds a server that it has left running, or starts one to be found
+    try:
+        # As servers listen: what is left of connections that have ended does not matter.
+        socket.create_server(("127.0.0.1", PORT)).close()
+    except OSError as error:
+        message = (
+            f"a Spark Connect server cannot be started here: port {PORT}, which PySpark takes "
+            f"for it, is not free ({error.strerror}); perhaps another runs on this machine. "
+            f"End that one, or use it (remote='sc://localhost:{PORT}', if it is yours), or "
+            f"{elsewhere}, or take a classic session (master='local[2]')"
+        )
+        raise SetupError(message) from error
 
 
 @contextmanager

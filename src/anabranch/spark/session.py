@@ -85,6 +85,7 @@ def session(
         return _join(app_name, asked)
     if remote is not None:
         connect.require_packages()
+        connect.require_port(asked)
         asked = {connect.ADDRESS: "127.0.0.1", **asked, "spark.remote": remote}
     return _start(app_name, asked, log_path, cache or machine.cache_dir())
 
