@@ -125,10 +125,15 @@ def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path)
     assert sorted(row.name for row in final) == ["a", "b", "c"]
     assert sorted(path.name for path in calls.iterdir()) == ["0", "1"]
     assert all(int(path.read_text()) > 0 for path in calls.iterdir())
-    again = stream_of(spark, tmp_path / "again").start(tmp_path / "ck2", once=True)
-    again.wait()
+
+
+def test_a_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
+    merged, out = stream_of(spark, tmp_path), tmp_path / "out"
+    merged.start(tmp_path / "ck", once=True).wait()
+    other = runs.Run("other", "", 2, "R3", "int", ("name: string",), ())
+    runs.write(other, out)
     with pytest.raises(StateError, match="belongs to another run"):
-        stream_of(spark, tmp_path / "third").start(tmp_path / "ck2", elements=tmp_path / "out")
+        merged.start(tmp_path / "ck", elements=out)
 
 
 def test_a_restart_with_other_lanes_or_another_policy_is_refused(

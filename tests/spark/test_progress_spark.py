@@ -1,6 +1,8 @@
 """Progress of queries with a merge, as Spark tells it: our own start, and Spark's writers."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,37 @@ pytestmark = pytest.mark.spark
 class Told(list[dict[str, Any]]):
     """What a listener heard; Spark tells it a little later."""
 
-    def __init__(self) -> None:
-        self._second = threading.Event()
-
     def hear(self, progress: dict[str, Any]) -> None:
         self.append(progress)
-        if len(self) == 2:
-            self._second.set()
 
-    def wait(self) -> None:
-        assert self._second.wait(30)
+
+@contextmanager
+def listening(spark: Any, *listeners: Any) -> Iterator[None]:
+    """With these listeners, until they have heard of the end of the query in the block.
+
+    On Spark Connect the last one may not be removed before: Spark waits for ever for what is
+    on its way to it (SPARK-59623).
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    ended = threading.Event()
+
+    class Ended(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryProgress(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryIdle(self, event: Any) -> None: ...  # noqa: N802
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802, ARG002
+            ended.set()
+
+    added = [*listeners, Ended()]  # each is told after the one before it
+    for one in added:
+        spark.streams.addListener(one)
+    try:
+        yield
+        assert ended.wait(30)
+    finally:
+        for one in reversed(added):
+            spark.streams.removeListener(one)
 
 
 def require_whole(triggers: list[dict[str, Any]]) -> None:
@@ -49,14 +72,9 @@ def require_whole(triggers: list[dict[str, Any]]) -> None:
 
 def test_a_started_merge_tells_every_trigger(spark: Any, tmp_path: Path) -> None:
     told = Told()
-    listener = ab.listener(told.hear)
-    spark.streams.addListener(listener)
-    try:
+    with listening(spark, ab.listener(told.hear)):
         started = stream_of(spark, tmp_path).start(tmp_path / "ck", once=True)
         started.wait()
-        told.wait()
-    finally:
-        spark.streams.removeListener(listener)
     require_whole(told)
     assert ab.progress(started) == ab.progress(started.query) == told[1:]
     assert ab.progress(started.query.lastProgress) == told[1:]
@@ -71,17 +89,10 @@ def test_a_view_that_spark_writes_itself_tells_it_too(spark: Any, tmp_path: Path
     def fail(progress: dict[str, Any]) -> None:
         raise ValueError(progress)
 
-    listeners = [ab.listener(fail), ab.listener(told.hear)]
-    for listener in listeners:
-        spark.streams.addListener(listener)
-    try:
+    with listening(spark, ab.listener(fail), ab.listener(told.hear)):
         stream = merged.final().writeStream.option("checkpointLocation", str(tmp_path / "ck"))
         query = stream.trigger(availableNow=True).start(str(tmp_path / "final"))
         query.awaitTermination()
-        told.wait()
-    finally:
-        for listener in listeners:
-            spark.streams.removeListener(listener)
     require_whole(told)
     assert ab.progress(query) == told[1:]
 
