@@ -78,6 +78,7 @@ def test_columns_with_other_names_are_renamed_into_the_format(spark: Any) -> Non
         ({"start": "ts", "lifetime": 5, "end": "e"}, "either end=COLUMN or lifetime"),
         ({"start": "ts", "lifetime": "10 minutes"}, "for bigint times a duration is a whole"),
         ({"start": "ts", "lifetime": -5}, "ends an event before it starts"),
+        ({"start": "ts", "lifetime": 5, "replaced_by": "e"}, "or replaced_by=COLUMNS"),
     ],
 )
 def test_events_need_one_end(spark: Any, options: dict[str, Any], words: str) -> None:
@@ -88,6 +89,10 @@ def test_events_need_one_end(spark: Any, options: dict[str, Any], words: str) ->
 def test_a_column_that_is_not_there(spark: Any) -> None:
     with pytest.raises(SchemaError, match="there is no column 'time'"):
         ab.events(frame(spark, "ts bigint"), start="time", lifetime=5)
+    with pytest.raises(SchemaError, match="there is no column 'copy'"):
+        ab.events(frame(spark, "ts bigint"), start="ts", lifetime=5, replica="copy")
+    with pytest.raises(SchemaError, match="replaced_by: there is no column 'key'"):
+        ab.events(frame(spark, "ts bigint"), start="ts", replaced_by="key")
 
 
 def test_rows_that_are_no_elements_are_kept_and_the_rest_goes_on(spark: Any) -> None:

@@ -42,6 +42,8 @@ ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
 """What Kafka's source says of a message beside its position; each copy has its own."""
 
+_COPY: Final = "__order_"
+
 _LAST: Final = 2**63 - 1
 
 
@@ -113,6 +115,7 @@ def events(
     start: str,
     end: str | None = None,
     lifetime: str | int | None = None,
+    replaced_by: str | Sequence[str] | None = None,
     replica: str | None = None,
     seq: str | None = None,
     order: str | Sequence[str] = (),
@@ -120,51 +123,83 @@ def events(
     name: str | None = None,
     properties: StreamProperties | None = None,
 ) -> Stream:
-    """Plain rows, each an event that begins at `start` and ends at `end` or after `lifetime`.
+    """Plain rows, each an event that begins at `start`.
 
+    It ends at `end`, or after `lifetime`, or (batches only) where the replica's next row with
+    the same values in the columns `replaced_by` begins.
     The columns `start` and `end` become those of the element format; all others are payload.
     A row without an end is one that nobody has set.  A batch DataFrame is complete, so each
     replica of it ends with stable(FOREVER).  A stream of plain rows says nothing of its
     progress: nothing becomes final, and what is remembered grows.
     """
+    from pyspark.sql import functions as F  # noqa: N812
+
     where = "ab.events"
-    if (end is None) == (lifetime is None):
-        message = f"{where}: say when events end: either end=COLUMN or lifetime=DURATION"
+    if [end, lifetime, replaced_by].count(None) != 2:
+        message = (
+            f"{where}: say when events end: either end=COLUMN or lifetime=DURATION or "
+            "replaced_by=COLUMNS"
+        )
         raise UsageError(message)
     ordering = _ordering(order)
-    df = _ordered(df, ordering, where, [start, end, replica, seq])
+    keys = [replaced_by] if isinstance(replaced_by, str) else list(replaced_by or ())
+    df = _ordered(df, ordering, where, [start, end, replica, seq, *keys, *(rename or {})])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
     clash = [c for c in df.columns if c in RESERVED and c not in (start, end, *names)]
     if clash:
         raise _clash(where, clash[0])
-    _require(df, [start, *([end] if end else [])], where)
-    columns = _event_columns(df, start, end, lifetime, names, where)
+    _require(df, [start, *([end] if end else []), *names], where)
+    if end is not None:
+        finish: Column = F.col(_quoted(end))
+    elif lifetime is not None:
+        finish = F.col(_quoted(start)) + _length(df, start, lifetime, where)
+    else:
+        finish = _next_start(df, start, keys, replica, seq)
+    columns = _event_columns(df, start, end, finish, names)
     stream = _stream(df.select(columns), ordering, where, name=name, properties=properties)
     stream = replace(stream, has_stables=not stream.is_streaming)
     return stream if stream.is_streaming else _ended(stream)
 
 
 def _event_columns(
-    df: "DataFrame",
-    start: str,
-    end: str | None,
-    lifetime: str | int | None,
-    names: Mapping[str, str],
-    where: str,
+    df: "DataFrame", start: str, end: str | None, finish: "Column", names: Mapping[str, str]
 ) -> "list[Column]":
     from pyspark.sql import functions as F  # noqa: N812
 
     begin = F.col(_quoted(start))
-    if end is not None:
-        finish: Column = F.col(_quoted(end))
-    else:
-        finish = begin + _length(df, start, lifetime, where)
     fixed = [F.lit("insert").alias(KIND), begin.alias(START), finish.alias(END)]
     rest = [
         F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns if c not in (start, end)
     ]
     return [*fixed, *rest]
+
+
+def _next_start(
+    df: "DataFrame", start: str, keys: list[str], replica: str | None, seq: str | None
+) -> "Column":
+    """Where the next row of the same key begins; null, which is never, after the last.
+
+    Of rows that begin together the last in the replica's order counts, the others get an empty
+    lifetime.  Without an order it is the greatest, so that copies agree which one it is.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    where = "ab.events: replaced_by"
+    _require(df, keys, where)
+    if df.isStreaming:
+        message = (
+            f"{where} is for batches: in a stream the next row of a key may come at any time. "
+            "Say it with ab.elements: an insert without an end, and an adjust to its end when "
+            "the next one comes"
+        )
+        raise UsageError(message)
+    order = [seq] if seq else [c for c in df.columns if c.startswith(_COPY)]
+    others = sorted(set(df.columns) - {start, replica, *keys})
+    same = [F.col(_quoted(c)) for c in (replica, *keys) if c]
+    by = [F.col(_quoted(c)) for c in (start, *(order or others))]
+    return F.lead(by[0]).over(Window.partitionBy(*same).orderBy(*by))
 
 
 def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":
@@ -235,7 +270,7 @@ def _ordering(order: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _copies(ordering: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"__order_{number}" for number in range(len(ordering)))
+    return tuple(f"{_COPY}{number}" for number in range(len(ordering)))
 
 
 def _ordered(
