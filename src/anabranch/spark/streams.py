@@ -199,7 +199,8 @@ def _next_start(
     others = sorted(set(df.columns) - {start, replica, *keys})
     same = [F.col(_quoted(c)) for c in (replica, *keys) if c]
     by = [F.col(_quoted(c)) for c in (start, *(order or others))]
-    return F.lead(by[0]).over(Window.partitionBy(*same).orderBy(*by))
+    # One key for all is what was asked for; Connect would warn of a window without any.
+    return F.lead(by[0]).over(Window.partitionBy(*(same or [F.lit(0)])).orderBy(*by))
 
 
 def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":
