@@ -35,11 +35,20 @@ def take_turn(side: Side, turn: int) -> Turn:
         _wait_for_phase(side.tick / 1000)
         deliver(side.made, side.inbox, turn)
     found = _next(side, last)
-    while isinstance(side, Inbox) and side.totals.rows < side.feed.rows_until(turn):
+    while _rows(side, found) < side.feed.rows_until(turn):
         more = _next(side, found["id"])  # it saw the files one by one
         found["id"], found["ms"] = more["id"], _sum(found["ms"], more["ms"])
+        found["rows"] += more["rows"]
     side.last = found["id"]
+    side.rows += found["rows"]
     return found
+
+
+def _rows(side: Side, found: Turn) -> int:
+    """All rows that a side has taken; the rows of an inbox's query are files."""
+    if isinstance(side, Inbox):
+        return int(side.totals.rows)
+    return side.rows + int(found["rows"])
 
 
 def _sum(some: dict[str, int], more: dict[str, int]) -> dict[str, int]:
@@ -77,6 +86,7 @@ def _turn(side: Side, progress: Any) -> Turn:
     return {
         "id": progress.batchId,
         "ms": dict(progress.durationMs),
+        "rows": progress.numInputRows,
         "live": side.live[-1] if side.live else operator.numRowsTotal,
         "state": {
             "update_ms": operator.allUpdatesTimeMs,

@@ -54,6 +54,7 @@ class Side:
     tick: int
     query: Any = None
     last: int = -1
+    rows: int = 0
     live: list[int] = field(default_factory=list)
 
     @property

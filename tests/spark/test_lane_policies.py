@@ -17,7 +17,8 @@ from anabranch.errors import StateError, UsageError, ViolationError
 from anabranch.model import Adjust, History, Insert, MergeCase, Stable
 from anabranch.model.element import Element
 from anabranch.operators.merge.policy import Policy
-from anabranch.spark.store import WarmCopies, loosen
+from anabranch.spark.bundles import Bundles
+from anabranch.spark.store import HEADER, WarmCopies
 from anabranch.testing.asserts import assert_valid
 from anabranch.testing.strategies import histories, presentations
 
@@ -118,9 +119,10 @@ class Script:
 
 
 def parts(runtime: Runtime, lane: int) -> dict[str, bytes]:
-    found = {key[0]: value[0] for key, value in runtime.stores[lane].items()}
+    stored = {key[0]: value[0] for key, value in runtime.stores[lane].items()}
+    _, found = Bundles.read({name: data for name, data in stored.items() if name != HEADER})
     return {
-        name.removeprefix("merge/"): loosen(data)
+        name.removeprefix("merge/"): data
         for name, data in found.items()
         if name.startswith("merge/")
     }

@@ -1,6 +1,7 @@
 """A lane's parts in the store, and the warm copy: used only if it is what Spark committed."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from lanes_driver import FakeParts, Runtime, lane_spec
 
 from anabranch.errors import StateError
 from anabranch.model import Adjust, History, Insert, Stable
-from anabranch.spark.store import HEADER, WarmCopies, load, loosen
+from anabranch.spark.bundles import Bundles, press
+from anabranch.spark.lane import make
+from anabranch.spark.store import HEADER, WarmCopies, load, store
 
 A, B, C = Insert("a", 1, 9), Insert("b", 2, 9), Insert("c", 3, 9)
 
@@ -123,20 +126,46 @@ def test_another_number_of_lanes_or_case_is_refused(other: dict[str, Any], words
         load(runtime.stores[0], runtime.which(0))
 
 
-def test_a_checkpoint_of_the_format_before_goes_on() -> None:
-    """Format 2 had no part pressed together; its parts are read, and those it keeps stay."""
+@pytest.mark.parametrize(("format_", "keep"), [(2, bytes), (3, press)])
+def test_a_checkpoint_of_a_format_before_goes_on(
+    format_: int, keep: Callable[[bytes], bytes]
+) -> None:
+    """Formats 2 and 3 had each part alone, 2 none of them pressed together."""
     many = [Insert(f"payload {number}", number, 5_000) for number in range(3_000)]
     runtime = one_lane()
     runtime.commit(runtime.parcels({"x": many}))
-    kept = runtime.stores[0]
-    for key, (data,) in list(kept.items()):
-        kept[key] = (loosen(data),)
-    header = json.loads(kept[(HEADER,)][0])
-    kept[(HEADER,)] = (json.dumps(header | {"format": 2}).encode(),)
+    stored = {key[0]: data for key, (data,) in runtime.stores[0].items()}
+    header = json.loads(stored.pop(HEADER))
+    _, parts = Bundles.read(stored)
+    before = FakeParts({(name,): (keep(data),) for name, data in parts.items()})
+    before[(HEADER,)] = (json.dumps(header | {"format": format_}).encode(),)
+    runtime.stores[0] = before
     runtime.warm = WarmCopies()
     late = Adjust("payload 7", 7, 5_000, 4_000)
     runtime.commit(runtime.parcels({"x": [late, Stable(4_500)]}))
     assert runtime.warm.misses == 1
     changed = Insert("payload 7", 7, 4_000)
     assert History.of(runtime.output()) == History.of([*many[:7], changed, *many[8:]])
-    assert json.loads(runtime.stores[0][(HEADER,)][0])["format"] == 3
+    assert json.loads(runtime.stores[0][(HEADER,)][0])["format"] == 4
+    runtime.warm = WarmCopies()
+    runtime.commit(runtime.parcels({"x": [Stable(float("inf"))]}))
+    assert History.of(runtime.output()) == History.of([*many[:7], changed, *many[8:]])
+
+
+def test_a_save_is_few_calls() -> None:
+    """A call to Spark's store has its price: many small parts go as one value."""
+
+    class Counting(FakeParts):
+        calls = 0
+
+        def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
+            Counting.calls += 1
+            super().updateValue(key, value)
+
+    runtime = one_lane()
+    many = [Insert(f"e{number}", number, 10**6) for number in range(20_000)]
+    lane = runtime.spec.new_lane()
+    list(make(0, lane, runtime.parcels({"x": many}), runtime.spec))
+    parts = Counting()
+    store(parts, runtime.which(0), lane, runtime.warm)
+    assert Counting.calls == len(parts) == 3  # a bundle, the index, the header

@@ -187,6 +187,8 @@ def _require(table: pa.Table, schema: ElementSchema) -> None:
 
 
 def _codes(column: pa.ChunkedArray) -> Codes:
+    if column.type == pa.int8():  # codes already
+        return np.array(numbers(column, np.dtype(np.int8)))
     if pt.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
     found = pc.index_in(column, value_set=pa.array(KINDS, column.type))

@@ -24,7 +24,9 @@ _TIME_TYPE = np.dtype(np.int64)
 def pack(batch: Batch) -> bytes:
     """The bytes of a batch."""
     columns: dict[str, Any] = {KIND: to_arrow(batch.kind, pa.int8())}
-    times = {START: batch.start, END: batch.end, OLD_END: batch.old_end}
+    times = {START: batch.start, END: batch.end}
+    if batch.old_end.any():  # only adjusts have one
+        times[OLD_END] = batch.old_end
     if batch.seq is not None:
         times[SEQ] = batch.seq
     columns |= {name: to_arrow(units, pa.int64()) for name, units in times.items()}
@@ -42,7 +44,9 @@ def unpack(data: bytes, schema: ElementSchema) -> Batch:
     try:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
         payload = table.select(schema.payload.names)
-        times = {name: _times(table, name) for name in (START, END, OLD_END)}
+        times = {name: _times(table, name) for name in (START, END)}
+        none = np.zeros(table.num_rows, _TIME_TYPE)
+        old_end = _times(table, OLD_END) if OLD_END in table.column_names else none
         seq = _times(table, SEQ) if SEQ in table.column_names else None
         kind = np.array(numbers(table.column(KIND), _KIND_TYPE))
     except (pa.ArrowInvalid, KeyError) as error:
@@ -57,7 +61,7 @@ def unpack(data: bytes, schema: ElementSchema) -> Batch:
             f"{payload.schema.types}; pack and unpack with one schema"
         )
         raise InputError(message)
-    return Batch(schema, kind, times[START], times[END], times[OLD_END], payload, seq)
+    return Batch(schema, kind, times[START], times[END], old_end, payload, seq)
 
 
 def _times(table: pa.Table, name: str) -> Any:

@@ -10,9 +10,9 @@ that do not belong together are refused by name.  A part that the control does n
 looked at, so a part may be deleted late.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -213,7 +213,12 @@ def read_marked(
 
 
 class InBlocks(Protocol):
-    """Rows with numbers and payloads, and the blocks that they are in."""
+    """Rows with numbers and payloads, and the blocks that they are in.
+
+    `at_once`: one table has a row for each number, and numbers of several blocks may be asked.
+    """
+
+    at_once: ClassVar[bool]
 
     def blocks(self) -> Blocks:
         """Which blocks there are."""
@@ -236,16 +241,38 @@ def write_blocks(held: InBlocks, since: int) -> tuple[dict[str, bytes], list[str
     """
     written, deleted = {}, []
     changed, emptied = held.blocks().after(since)
-    for block in changed:
-        ids = held.ids(block.number)
-        written[f"nodes/{block.number}"] = with_mark(block.changed, *held.tables(ids))
-        if block.filled > since:
-            numbers, payload = to_table({"node": ids}), held.payload(ids)
-            part = with_mark(block.filled, numbers, payload.replace_schema_metadata(None))
-            written[f"payload/{block.number}"] = part
+    ids = [held.ids(block.number) for block in changed]
+    for block, tables in zip(changed, _tables(held, ids), strict=True):
+        written[f"nodes/{block.number}"] = with_mark(block.changed, *tables)
+    filled = [at for at, block in enumerate(changed) if block.filled > since]
+    some = [ids[at] for at in filled]
+    payloads = _slices(held.payload, some) if held.at_once else map(held.payload, some)
+    for at, payload in zip(filled, payloads, strict=True):
+        numbers, block = to_table({"node": ids[at]}), changed[at]
+        part = with_mark(block.filled, numbers, payload.replace_schema_metadata(None))
+        written[f"payload/{block.number}"] = part
     for number in emptied:
         deleted += [f"nodes/{number}", f"payload/{number}"]
     return written, deleted
+
+
+def _tables(held: InBlocks, ids: Sequence[Ints]) -> Iterator[tuple[pa.Table, ...]]:
+    """The tables of each block."""
+    if held.at_once:
+        yield from ((table,) for table in _slices(lambda all_: held.tables(all_)[0], ids))
+    else:
+        yield from map(held.tables, ids)
+
+
+def _slices(read: Callable[[Ints], pa.Table], ids: Sequence[Ints]) -> Iterator[pa.Table]:
+    """A table with a row for each number, cut as the numbers are: one read costs less."""
+    if not ids:
+        return
+    whole = read(np.concatenate(ids))
+    first = 0
+    for mine in ids:
+        yield whole.slice(first, len(mine))
+        first += len(mine)
 
 
 def read_blocks(

@@ -9,6 +9,7 @@ See `unary_numbers` for the numbers and `state_parts` for the rest.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +79,8 @@ def read_parts(
 
 @dataclass(frozen=True)
 class _InBlocks:
+    at_once: ClassVar[bool] = False
+
     form: StateFormat
     live: LiveEvents
 

@@ -41,8 +41,9 @@ def agree(streams: Sequence[Stream]) -> tuple[Stream, tuple[str, ...]]:
     df = reduce(lambda all_, one: all_.unionByName(one), named)
     schema = replace(first.schema, has_replica=True)
     stables = all(one.has_stables for one in streams)
+    copies = tuple((name, one.df) for name, one in zip(names, streams, strict=True))
     joined = replace(first, df=df, schema=schema, has_stables=stables, properties=None)
-    return joined, names
+    return replace(joined, copies=copies), names
 
 
 def _named(stream: Stream, name: str) -> "DataFrame":

@@ -18,6 +18,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import ViolationError
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.spark.parcels import DATA, PARCEL_ROWS, Row, in_every_lane, pieces, to_batch
+from anabranch.spark.worker import settle
 
 Packer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -49,6 +50,7 @@ def pack(spec: InboxSpec) -> Packer:
                 else:
                     rows = in_every_lane({**_base(entry), "part": 0}, spec.lanes)
                     yield to_batch(rows, spec.lanes)
+        settle()
 
     return parcels
 

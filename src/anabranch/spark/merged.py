@@ -22,16 +22,14 @@ from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.policy import Policy
 from anabranch.spark.agree import agree
-from anabranch.spark.columns import spark_schema
 from anabranch.spark.keep import Keeper
 from anabranch.spark.lane import Founder, LaneSpec
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.machine import cores
 from anabranch.spark.merge import require_lanes
-from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import in_lanes, in_lanes_once
 from anabranch.spark.receive import Order
-from anabranch.spark.rows import RowsSpec, pack_rows
+from anabranch.spark.rows import packed
 from anabranch.spark.run import new_id
 from anabranch.spark.streams import Stream, elements
 from anabranch.spark.views import CHANGES, Views
@@ -188,9 +186,7 @@ class Merged:
 
     def parcels(self) -> "DataFrame":
         """The rows of all replicas, packed for the lanes."""
-        stream, spec = self.stream, self.spec
-        rows = RowsSpec(stream.schema, stream.order, spec.lanes, by_start=spec.case.by_start)
-        return stream.df.mapInArrow(pack_rows(rows), spark_schema(PARCELS))
+        return packed(self.stream, self.spec.lanes, by_start=self.spec.case.by_start)
 
     def _view(self, view: str) -> "DataFrame":
         spec = replace(self.spec, final=view == FINAL)

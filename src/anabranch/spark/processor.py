@@ -7,6 +7,7 @@ function of that and the parcels, so that Spark may run it again after any failu
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import (
@@ -18,6 +19,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from anabranch.spark.direct import Written
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.store import WARM, load, store
+from anabranch.spark.worker import settle
 from anabranch.spark.write import LANE_ARROW, LANE_COLUMNS, PROGRESS, STAGED_FILES
 
 if TYPE_CHECKING:
@@ -55,17 +57,22 @@ class MergeProcessor(StatefulProcessor):
         is_new, was_warm = lane is None, WARM.hits > hits
         lane = lane or spec.new_lane()
         made = list(make(number, lane, parcels, spec))
-        written = store(self._parts, which, lane)
         staged: Written = {}
-        if spec.direct is not None:
-            made, staged = spec.direct.write(made, LANE_ARROW)
+        with ThreadPoolExecutor(1) as beside:  # while Spark takes the state, write the files
+            direct = spec.direct
+            files = None if direct is None else beside.submit(direct.write, made, LANE_ARROW)
+            written = store(self._parts, which, lane)
+            if files is not None:
+                made, staged = files.result()
         for row in made:
             if row["channel"] == PROGRESS:
-                facts = {"warm": was_warm, "cold": not (is_new or was_warm), "saved": written}
-                facts["state_bytes"] = sum(lane.sizes.values())
-                files = {STAGED_FILES: staged}
-                row["note"] = json.dumps(json.loads(row["note"]) | facts | files)
+                facts: dict[str, Any] = {"warm": was_warm, "saved": written}
+                facts["cold"] = not (is_new or was_warm)
+                facts["state_bytes"] = lane.kept.stored
+                facts[STAGED_FILES] = staged
+                row["note"] = json.dumps(json.loads(row["note"]) | facts)
         yield pd.DataFrame(made, columns=list(LANE_COLUMNS))
+        settle()
 
     def close(self) -> None:
         """Nothing is held open."""

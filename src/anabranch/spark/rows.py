@@ -1,38 +1,107 @@
 """From rows of any DataFrame to parcels.
 
-The rows have the columns of the element format, `replica` among them, and the columns that
-order them.  A row that is no element (an unknown kind, a null start, no replica) travels as
-text, to be kept with its reason; the others are packed, replica by replica.
+The rows have the columns of the element format and the columns that order them; those of a
+DataFrame that holds several replicas have `replica` too.  A row that is no element (an unknown
+kind, a null start, no replica) travels as text, to be kept with its reason; the others are
+packed, replica by replica.
+
+Spark writes each value that goes to Python one by one, and texts cost most.  So a kind crosses
+as its code, its word only if it is none of ours, and the name of a replica with its own
+DataFrame not at all.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import FOREVER_UNITS, Ints
+from anabranch.batch.batch import FOREVER_UNITS, KINDS, Ints
 from anabranch.batch.buffers import take
 from anabranch.batch.codec import Decoded, decode
-from anabranch.batch.schema import REPLICA, ElementSchema
+from anabranch.batch.schema import KIND, REPLICA, ElementSchema
+from anabranch.spark.columns import spark_schema
 from anabranch.spark.inbox import Packer
-from anabranch.spark.parcels import DATA, PARCEL_ROWS, Row, in_every_lane, pieces, to_batch
+from anabranch.spark.machine import cores
+from anabranch.spark.parcels import (
+    DATA,
+    PARCEL_ROWS,
+    PARCELS,
+    Row,
+    in_every_lane,
+    pieces,
+    to_batch,
+)
 from anabranch.spark.receive import CURRENT
+from anabranch.spark.streams import Stream
+from anabranch.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 NO_REPLICA = "replica is null: nobody knows whose element it is"
 _NOBODY = "(none)"
+_GATHERED_BYTES = 1 << 22
+_WORD = "__kind"
+"""The column with words that are no kind."""
 
 
 @dataclass(frozen=True)
 class RowsSpec:
-    """What a packer must know of a DataFrame; `order` are the columns that order its rows."""
+    """What a packer must know of a DataFrame; `order` are the columns that order its rows.
+
+    `names` are the replicas whose numbers the rows have; without, each row has a name.
+    """
 
     schema: ElementSchema
     order: tuple[str, ...]
     lanes: int
     by_start: bool = False
+    names: tuple[str, ...] = ()
+
+
+def packed(stream: Stream, lanes: int, *, by_start: bool) -> "DataFrame":
+    """The parcels of a stream."""
+    names = tuple(name for name, _ in stream.copies)
+    spec = RowsSpec(stream.schema_in_lanes, stream.order, lanes, by_start, names)
+    df = stream.df
+    if stream.copies:
+        df = reduce(lambda all_, one: all_.unionByName(one), _numbered(stream))
+    tasks = _tasks(df) if stream.is_streaming else None
+    df = _thin(df) if tasks is None else _thin(df).coalesce(tasks)
+    return df.mapInArrow(pack_rows(spec), spark_schema(PARCELS))
+
+
+def _numbered(stream: Stream) -> "Iterator[DataFrame]":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for number, (_, df) in enumerate(stream.copies):
+        yield df.withColumn(REPLICA, F.lit(number))
+
+
+def _tasks(df: "DataFrame") -> int | None:
+    """How many tasks pack on one machine: no more than it has cores, each has a price.
+
+    On a cluster Spark decides, for whatever comes before would be bound by it too.
+    """
+    master = df.sparkSession.conf.get("spark.master", None)
+    return cores() if master is not None and master.startswith("local[") else None
+
+
+def _thin(df: "DataFrame") -> "DataFrame":
+    """Kinds as codes, and beside them the words that are no kind."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = F.col(KIND)
+    code = F.lit(None).cast("tinyint")
+    for number, word in enumerate(KINDS):
+        code = F.when(kind == word, F.lit(number).cast("tinyint")).otherwise(code)
+    known = kind.isin(*KINDS)
+    return df.withColumns({KIND: code, _WORD: F.when(known, None).otherwise(kind)})
 
 
 def pack_rows(spec: RowsSpec) -> Packer:
@@ -46,6 +115,7 @@ def pack_rows(spec: RowsSpec) -> Packer:
         for part, table in enumerate(_gathered(batches)):
             rows = pack_table(spec, table, f"{partition:08d}", part)
             yield to_batch(rows, spec.lanes)
+        settle()
 
     return parcels
 
@@ -53,13 +123,15 @@ def pack_rows(spec: RowsSpec) -> Packer:
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Batches put together: a parcel has a cost of its own."""
     kept: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         kept.append(batch)
         rows += batch.num_rows
-        if rows >= PARCEL_ROWS:
+        size += batch.nbytes
+        # While a parcel is made of these, Spark makes the next ones ready.
+        if rows >= PARCEL_ROWS or size >= _GATHERED_BYTES:
             yield pa.Table.from_batches(kept)
-            kept, rows = [], 0
+            kept, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(kept)
 
@@ -69,18 +141,20 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     lost: list[Row] = []
     if table.column(REPLICA).null_count:
         nameless = pc.is_null(table.column(REPLICA))
-        lost = table.filter(nameless).to_pylist()
+        lost = _with_words(table.filter(nameless)).to_pylist()
         table = table.filter(pc.invert(nameless))
-    decoded = decode(table, spec.schema)
+    table, decoded = _decoded(table, spec.schema)
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
-    assert decoded.replica is not None
     places = table.select(list(spec.order))
     if len(decoded.refused):
         places = take(places, decoded.rows)
     rows: list[Row] = []
     counts: dict[str, int] = {}
-    for name, mine in _by_name(decoded.replica):
+    whose = table.column(REPLICA)
+    if len(decoded.refused):
+        whose = whose.take(pa.array(decoded.rows))
+    for name, mine in _by_name(whose, spec.names):
         batch = decoded.batch if mine is None else decoded.batch.take(mine)
         where = places if mine is None else take(places, mine)
         base = _base(name, partition, part)
@@ -91,13 +165,31 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     return rows + _facts(spec, counts, refused, partition, part)
 
 
-def _by_name(names: pa.ChunkedArray) -> Iterator[tuple[str, Ints | None]]:
+def _decoded(table: pa.Table, schema: ElementSchema) -> tuple[pa.Table, Decoded]:
+    """The elements, and the table; if a row is none, the table has kinds as words again."""
+    if not table.column(KIND).null_count:
+        decoded = decode(table, schema)
+        if not len(decoded.refused):
+            return table, decoded
+    table = _with_words(table)
+    return table, decode(table, schema)
+
+
+def _with_words(table: pa.Table) -> pa.Table:
+    words = pc.take(pa.array(KINDS), table.column(KIND))
+    kind = pc.coalesce(words, table.column(_WORD))
+    at = table.schema.get_field_index(KIND)
+    return table.set_column(at, KIND, kind).drop_columns([_WORD])
+
+
+def _by_name(whose: pa.ChunkedArray, names: Sequence[str]) -> Iterator[tuple[str, Ints | None]]:
     """The rows of each replica; None: all of them, as nearly always in one partition."""
-    codes = pc.dictionary_encode(names).combine_chunks()
+    codes = pc.dictionary_encode(whose).combine_chunks()
     found = codes.dictionary.to_pylist() if len(codes) else []
     numbers = np.asarray(codes.indices) if len(codes) else np.empty(0, np.int64)
     for code, name in enumerate(found):
-        yield name, None if len(found) == 1 else np.flatnonzero(numbers == code)
+        mine = None if len(found) == 1 else np.flatnonzero(numbers == code)
+        yield names[name] if names else name, mine
 
 
 def _facts(
@@ -133,8 +225,10 @@ def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Row]:
 def _as_refused(spec: RowsSpec, row: Row, reason: str) -> Row:
     order = [row.pop(name) for name in spec.order]
     number = order.pop() if order and isinstance(order[-1], int) else None
+    if spec.names:
+        row[REPLICA] = spec.names[row[REPLICA]]
     return {
-        "replica": row[REPLICA] if row[REPLICA] is not None else _NOBODY,
+        "replica": _NOBODY if row[REPLICA] is None else row[REPLICA],
         "file": "/".join(map(str, order)) or None,
         "row": number,
         "reason": reason,

@@ -159,7 +159,9 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Python steps work on columns: larger batches cost memory, smaller ones overhead.
         # 0 would mean "no limit" for mapInArrow, but breaks Python data sources.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     }
     if local:
         settings |= {

@@ -4,6 +4,8 @@
     merge/NAME    the parts of the merge's state; a save writes those that changed
     final/NAME    likewise of the events that are not final yet, if final ones are asked for
 
+Small parts lie together (`anabranch.spark.bundles`).
+
 Spark's store is the only truth.  A worker process that serves the same lane again need not read
 the parts: it keeps the state object that it saved last, together with the nonce that it wrote
 into the header.  The copy is used if, and only if, the header that Spark shows now has the same
@@ -15,44 +17,24 @@ between leaves no copy.
 
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
-
-import pyarrow as pa
+from typing import Any, Final
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.start import Merge
 from anabranch.operators.state_parts import Saved
+from anabranch.spark.bundles import Bundles, Parts
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.warm import WarmCopies, private_folder
 
-FORMAT: Final = 3
-_READS: Final = (2, 3)
-"""Formats that are read; 2 had no part pressed together."""
+FORMAT: Final = 4
+_READS: Final = (2, 3, 4)
+"""Formats that are read; 2 had no part pressed together, 2 and 3 had each part alone."""
 HEADER: Final = "header"
 _FINAL: Final = "final/"
 _MERGE: Final = "merge/"
-_PRESSED: Final = b"zstd"
-_CODEC: Final = pa.Codec("zstd", compression_level=1)
-
-
-class Parts(Protocol):
-    """Spark's map state, as far as it is used: names of parts to bytes."""
-
-    def getValue(self, key: tuple[str]) -> tuple[Any, ...] | None:  # noqa: N802
-        """The part of this name."""
-
-    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
-        """Write a part."""
-
-    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
-        """Remove a part; one that is not there is no error."""
-
-    def iterator(self) -> Iterator[tuple[tuple[str], tuple[Any, ...]]]:
-        """All parts."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +64,8 @@ class Lane:
     mark: int | None = None
     final: FinalizeState | None = None
     final_mark: int | None = None
-    sizes: dict[str, int] = field(default_factory=dict)
-    """How many bytes each stored part has."""
+    kept: Bundles = field(default_factory=Bundles)
+    """Where each stored part lies."""
 
 
 WARM: Final = WarmCopies(notes=private_folder())
@@ -92,19 +74,18 @@ WARM: Final = WarmCopies(notes=private_folder())
 
 def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
     """What the lane remembers, or None at its first step."""
-    kept = parts.getValue((HEADER,))
-    if kept is None:
+    first = parts.getValue((HEADER,))
+    if first is None:
         return None
-    header = json.loads(bytes(kept[0]))
+    header = json.loads(bytes(first[0]))
     _require_same(header, which)
     copy: Lane | None = warm.take(which.key, header["nonce"])
     if copy is not None:
         return copy
     stored = {key[0]: bytes(value[0]) for key, value in parts.iterator()}
-    found = {name: loosen(data) for name, data in stored.items()}
+    kept, found = Bundles.read({n: data for n, data in stored.items() if n != HEADER})
     state = which.case.from_parts(_under(_MERGE, found), which.schema)
-    lane = Lane(state, header["steps"], header["gone"], header["mark"])
-    lane.sizes = {name: len(data) for name, data in stored.items() if name != HEADER}
+    lane = Lane(state, header["steps"], header["gone"], header["mark"], kept=kept)
     if which.final:
         lane.final = FinalizeState.from_parts(_under(_FINAL, found), which.schema)
         lane.final_mark = lane.final.mark
@@ -122,44 +103,23 @@ def _under(prefix: str, found: dict[str, bytes]) -> dict[str, bytes]:
 def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> int:
     """Write what changed; the bytes written."""
     saved = lane.state.parts(since=lane.mark)
-    written = _apply(parts, _MERGE, saved, lane.sizes)
+    written, deleted = _named(_MERGE, saved)
     lane.mark = saved.mark
     if lane.final is not None:
         saved = lane.final.parts(since=lane.final_mark)
-        written += _apply(parts, _FINAL, saved, lane.sizes)
+        more, gone = _named(_FINAL, saved)
+        written, deleted = written | more, deleted + gone
         lane.final_mark = saved.mark
+    size = lane.kept.save(parts, written, deleted)
     nonce = uuid.uuid4().hex
     parts.updateValue((HEADER,), (_header(which, lane, nonce),))
     warm.put(which.key, nonce, lane)
-    return written
+    return size
 
 
-def _apply(parts: Parts, prefix: str, saved: Saved, sizes: dict[str, int]) -> int:
-    for name in saved.deleted:
-        parts.removeKey((prefix + name,))
-        sizes.pop(prefix + name, None)
-    for name, data in saved.written.items():
-        pressed = press(data)
-        parts.updateValue((prefix + name,), (pressed,))
-        sizes[prefix + name] = len(pressed)
-    return sum(sizes[prefix + name] for name in saved.written)
-
-
-def press(data: bytes) -> bytes:
-    """A part in fewer bytes: each has to cross to Spark and into its log of changes."""
-    size = len(data).to_bytes(8, "little")
-    pressed: bytes = _CODEC.compress(data, asbytes=True)
-    return _PRESSED + size + pressed if len(pressed) < len(data) else data
-
-
-def loosen(data: bytes) -> bytes:
-    """The part as it was."""
-    if not data.startswith(_PRESSED):
-        return data
-    at = len(_PRESSED)
-    size = int.from_bytes(data[at : at + 8], "little")
-    found: bytes = _CODEC.decompress(data[at + 8 :], decompressed_size=size, asbytes=True)
-    return found
+def _named(prefix: str, saved: Saved) -> tuple[dict[str, bytes], list[str]]:
+    written = {prefix + name: data for name, data in saved.written.items()}
+    return written, [prefix + name for name in saved.deleted]
 
 
 def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:

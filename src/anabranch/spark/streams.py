@@ -52,7 +52,8 @@ class Stream:
     """A DataFrame in the element format; made by `events` and `elements`.
 
     `df` has the reserved columns (`replica` only if copies travel together), the payload, and
-    the columns `order`, which are copies of those (`ordering`) that order its rows.
+    the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
+    are the DataFrames of replicas that have one each, by name: `df` is their union.
     """
 
     df: "DataFrame"
@@ -63,6 +64,7 @@ class Stream:
     properties: StreamProperties | None = None
     has_stables: bool = True
     is_ntz: bool = False
+    copies: "tuple[tuple[str, DataFrame], ...]" = ()
 
     @property
     def schema_in_lanes(self) -> ElementSchema:

@@ -35,7 +35,7 @@ import numpy as np
 
 log = logging.getLogger(__name__)
 
-WARM_COPIES: Final = 2
+WARM_COPIES: Final = 8
 """So many lanes are kept warm by one worker; a copy takes as much memory as the state."""
 
 _LARGE: Final = 1 << 14
@@ -137,8 +137,15 @@ class WarmCopies:
         before = self._copies.pop(key, None)
         segments = before.segments if before is not None else []
         self._copies[key] = self._shared(key, nonce, lane, segments)
+        self._let_go()
         while len(self._copies) > self._room:
             self._copies.popitem(last=False)
+
+    def _let_go(self) -> None:
+        """Of copies that another worker has taken the memory is not held any longer."""
+        for key, copy in list(self._copies.items()):
+            if copy.is_shared and not (self._folder(key) / copy.nonce).exists():
+                del self._copies[key]
 
     def _shared(self, key: Key, nonce: str, lane: Any, segments: Sequence[_Segment]) -> _Copy:
         if self._notes is None:

@@ -10,6 +10,7 @@ decided; a block of which all are decided is deleted.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -72,6 +73,8 @@ def read_parts(
 
 @dataclass(frozen=True)
 class _InBlocks:
+    at_once: ClassVar[bool] = True
+
     state: OrderedState
 
     def blocks(self) -> Blocks:

@@ -8,7 +8,7 @@ What a save costs: control (about 100 bytes per block of 1,024 events) and the c
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,8 @@ def blocks_of(nodes: Nodes) -> Blocks:
 @dataclass(frozen=True)
 class NodesInBlocks:
     """Nodes with the tables that are written of some of them: their rows and their payloads."""
+
+    at_once: ClassVar[bool] = True
 
     nodes: Nodes
     row_table: Callable[[Ints], pa.Table]

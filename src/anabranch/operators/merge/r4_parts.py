@@ -8,7 +8,7 @@ Payloads and settled names are the same parts as those of R3: a merge that goes 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,8 @@ def read_parts(parts: Mapping[str, bytes], schema: ElementSchema) -> R4State:
 
 @dataclass(frozen=True)
 class _InBlocks:
+    at_once: ClassVar[bool] = False
+
     state: R4State
 
     def blocks(self) -> Blocks:
