@@ -1,6 +1,7 @@
 """A session is set up right, says what it cannot do, and leaves the process as it was."""
 
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from anabranch.spark.session import (
     log_file,
     session,
 )
+from anabranch.spark.sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,3 +200,18 @@ def test_what_spark_submit_was_told_wins_over_our_defaults(tmp_path: Path) -> No
         check=False,
     )
     assert "told local[1] false UTC" in ran.stdout, ran.stderr
+
+
+def test_sockets_of_workers_lie_where_only_the_user_can_enter() -> None:
+    settings = socket_settings()
+    folder = Path(settings["spark.python.unix.domain.socket.dir"])
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert socket_settings() == settings
+    assert settings["spark.python.unix.domain.socket.enabled"] == "true"
+
+
+def test_where_a_socket_cannot_be_a_file_spark_keeps_its_own_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("socket.AF_UNIX")
+    assert socket_settings() == {}

@@ -11,6 +11,7 @@ DataFrame not at all.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -84,12 +85,15 @@ def _numbered(stream: Stream) -> "Iterator[DataFrame]":
 
 
 def _tasks(df: "DataFrame") -> int | None:
-    """How many tasks pack on one machine: no more than it has cores, each has a price.
+    """How many tasks pack on one machine: no more than run at once, for each has a price.
 
     On a cluster Spark decides, for whatever comes before would be bound by it too.
     """
-    master = df.sparkSession.conf.get("spark.master", None)
-    return cores() if master is not None and master.startswith("local[") else None
+    master = str(df.sparkSession.conf.get("spark.master", ""))
+    found = re.fullmatch(r"local\[(\d+|\*)(,.*)?\]", master)
+    if found is None:
+        return None
+    return cores() if found[1] == "*" else int(found[1])
 
 
 def _thin(df: "DataFrame") -> "DataFrame":

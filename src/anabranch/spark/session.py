@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from anabranch.errors import SetupError
 from anabranch.spark import connect, machine
 from anabranch.spark.java import LOG_VARIABLE, java_home
+from anabranch.spark.sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,17 +158,18 @@ def defaults(*, local: bool) -> dict[str, str]:
         # Upload what changed at each trigger, not every file of the store.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Python steps work on columns: larger batches cost memory, smaller ones overhead.
-        # 0 would mean "no limit" for mapInArrow, but breaks Python data sources.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        # While Python works on a batch, Spark makes the next one ready.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
+        # Spark would add up the bytes of a batch at every row, which takes as long as writing
+        # narrow rows; at this value it does not. The rows of a batch are bound above.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     }
     if local:
         settings |= {
             "spark.sql.shuffle.partitions": str(max(2, min(8, machine.cores()))),
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            **socket_settings(),
             # The default manager forks a process per file on a local disk: a state commit
             # takes 150-240 ms with it and 16-34 ms with this one. Both rename into place.
             "spark.sql.streaming.checkpointFileManagerClass": (
