@@ -80,6 +80,14 @@ def test_a_large_part_lies_alone_and_may_become_small() -> None:
     assert Bundles.read(values(parts))[1] == {"merge/a": b"y"}
 
 
+def test_a_bundle_that_is_lost_is_named_when_its_parts_are_to_move() -> None:
+    parts, held = FakeParts(), Bundles()
+    held.save(parts, {"merge/a": b"1" * 10, "merge/b": b"2" * 900})
+    del parts[("bundle/0",)]
+    with pytest.raises(StateError, match="part 'merge/a' of bundle 0, which is not there"):
+        held.save(parts, {}, ["merge/b"])
+
+
 def test_a_bundle_that_is_lost_is_named() -> None:
     parts, held = FakeParts(), Bundles()
     held.save(parts, {"merge/a": b"1"})

@@ -88,7 +88,7 @@ class Bundles:
             parts = dict(_untied(value)) if value else {}
             for name in names:
                 if name not in parts:
-                    raise _incomplete(name, number)
+                    raise _incomplete(name, int(number))
                 found[name] = parts[name]
             living = {name: len(parts[name]) for name in names}
             total = sum(map(len, parts.values()))
@@ -164,14 +164,23 @@ class Bundles:
             number = max(self._bundles, key=lambda one: self._bundles[one].dead)
             bundle = self._bundles[number]
             total, dead = total - bundle.dead, dead - bundle.dead
-            if bundle.living:
-                kept = parts.getValue((f"{BUNDLE}{number}",))
-                names = dict(_untied(bytes(kept[0]))) if kept is not None else {}
-                found |= {name: names[name] for name in bundle.living}
-            for name in list(bundle.living):
+            for name, data in _living(parts, number, bundle):
+                found[name] = data
                 self._bury(name)
             bundle.total = 0
         return found
+
+
+def _living(parts: Parts, number: int, bundle: _Bundle) -> list[tuple[str, bytes]]:
+    """What lives in a bundle, read from the store."""
+    if not bundle.living:
+        return []
+    kept = parts.getValue((f"{BUNDLE}{number}",))
+    lying = dict(_untied(bytes(kept[0]))) if kept is not None else {}
+    for name in bundle.living:
+        if name not in lying:
+            raise _incomplete(name, number)
+    return [(name, lying[name]) for name in bundle.living]
 
 
 def _heaps(small: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
@@ -219,7 +228,7 @@ def loosen(data: bytes) -> bytes:
     return found
 
 
-def _incomplete(name: str, number: str) -> StateError:
+def _incomplete(name: str, number: int) -> StateError:
     return StateError(
         f"merge: the index of the state names the part '{name}' of bundle {number}, which is "
         "not there; the checkpoint is incomplete; start with a new checkpoint and output folder"
