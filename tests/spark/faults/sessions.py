@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -43,10 +43,10 @@ class Session:
         members = self.members()
         if not any(name.startswith(only or "") for name in members.values()):
             only = None  # too early: there is no JVM yet
-        for pid, name in members.items():
-            if only is None or name.startswith(only):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _strike(pid for pid, name in members.items() if name.startswith(only or ""))
+        while only is None and (left := self.members()):
+            _strike(left)  # born while the others died
+            time.sleep(0.05)
         self.wait(300)
 
     def interrupt(self) -> int:
@@ -71,10 +71,14 @@ class Session:
 
     def close(self) -> None:
         """Leave nothing behind, whatever has happened."""
-        for pid in self.members():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _strike(self.members())
         self.process.wait()
+
+
+def _strike(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _members(session: int) -> Iterator[tuple[int, str]]:
