@@ -63,6 +63,20 @@ def test_a_payload_column_called_kind_can_be_renamed(spark: Any) -> None:
     ]
 
 
+def test_a_payload_column_called_as_ours_on_the_way_keeps_its_values(spark: Any) -> None:
+    df = frame(
+        spark,
+        f"{PLAIN}, `__kind` string, `__KIND_0` string",
+        [("insert", 1, 5, "a", "x", "y"), ("instead", 1, 5, "b", "x", "z")],
+    )
+    merged = ab.merge(df, lanes=1)
+    (row,) = merged.elements().collect()
+    assert (row["__kind"], row["__KIND_0"]) == ("x", "y")
+    (late,) = merged.late().collect()
+    assert "kind is 'instead'" in late.reason
+    assert '"__KIND_0": "z"' in late.raw
+
+
 def test_columns_with_other_names_are_renamed_into_the_format(spark: Any) -> None:
     df = frame(
         spark, "op string, start bigint, end bigint, kind string", [("insert", 1, 2, "k")]

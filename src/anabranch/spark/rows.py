@@ -47,15 +47,14 @@ if TYPE_CHECKING:
 NO_REPLICA = "replica is null: nobody knows whose element it is"
 _NOBODY = "(none)"
 _GATHERED_BYTES = 1 << 22
-_WORD = "__kind"
-"""The column with words that are no kind."""
 
 
 @dataclass(frozen=True)
 class RowsSpec:
     """What a packer must know of a DataFrame; `order` are the columns that order its rows.
 
-    `names` are the replicas whose numbers the rows have; without, each row has a name.
+    `names` are the replicas whose numbers the rows have; without, each row has a name.  `word`
+    is the column with words that are no kind.
     """
 
     schema: ElementSchema
@@ -63,17 +62,19 @@ class RowsSpec:
     lanes: int
     by_start: bool = False
     names: tuple[str, ...] = ()
+    word: str = "__kind_0"
 
 
 def packed(stream: Stream, lanes: int, *, by_start: bool) -> "DataFrame":
     """The parcels of a stream."""
     names = tuple(name for name, _ in stream.copies)
-    spec = RowsSpec(stream.schema_in_lanes, stream.order, lanes, by_start, names)
-    df = stream.df
+    df, schema = stream.df, stream.schema_in_lanes
+    spec = RowsSpec(schema, stream.order, lanes, by_start, names, _unused(df))
     if stream.copies:
         df = reduce(lambda all_, one: all_.unionByName(one), _numbered(stream))
     tasks = _tasks(df) if stream.is_streaming else None
-    df = _thin(df) if tasks is None else _thin(df).coalesce(tasks)
+    df = _thin(df, spec.word)
+    df = df if tasks is None else df.coalesce(tasks)
     return df.mapInArrow(pack_rows(spec), spark_schema(PARCELS))
 
 
@@ -96,16 +97,22 @@ def _tasks(df: "DataFrame") -> int | None:
     return cores() if found[1] == "*" else int(found[1])
 
 
-def _thin(df: "DataFrame") -> "DataFrame":
+def _unused(df: "DataFrame") -> str:
+    """The name of a column that no payload has."""
+    taken = {name.lower() for name in df.columns}  # Spark does not tell cases apart
+    return next(name for n in range(len(taken) + 1) if (name := f"__kind_{n}") not in taken)
+
+
+def _thin(df: "DataFrame", word: str) -> "DataFrame":
     """Kinds as codes, and beside them the words that are no kind."""
     from pyspark.sql import functions as F  # noqa: N812
 
     kind = F.col(KIND)
     code = F.lit(None).cast("tinyint")
-    for number, word in enumerate(KINDS):
-        code = F.when(kind == word, F.lit(number).cast("tinyint")).otherwise(code)
+    for number, name in enumerate(KINDS):
+        code = F.when(kind == name, F.lit(number).cast("tinyint")).otherwise(code)
     known = kind.isin(*KINDS)
-    return df.withColumns({KIND: code, _WORD: F.when(known, None).otherwise(kind)})
+    return df.withColumns({KIND: code, word: F.when(known, None).otherwise(kind)})
 
 
 def pack_rows(spec: RowsSpec) -> Packer:
@@ -145,9 +152,9 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     lost: list[Row] = []
     if table.column(REPLICA).null_count:
         nameless = pc.is_null(table.column(REPLICA))
-        lost = _with_words(table.filter(nameless)).to_pylist()
+        lost = _with_words(table.filter(nameless), spec.word).to_pylist()
         table = table.filter(pc.invert(nameless))
-    table, decoded = _decoded(table, spec.schema)
+    table, decoded = _decoded(table, spec)
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     places = table.select(list(spec.order))
@@ -169,21 +176,21 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     return rows + _facts(spec, counts, refused, partition, part)
 
 
-def _decoded(table: pa.Table, schema: ElementSchema) -> tuple[pa.Table, Decoded]:
+def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
     """The elements, and the table; if a row is none, the table has kinds as words again."""
     if not table.column(KIND).null_count:
-        decoded = decode(table, schema)
+        decoded = decode(table, spec.schema)
         if not len(decoded.refused):
             return table, decoded
-    table = _with_words(table)
-    return table, decode(table, schema)
+    table = _with_words(table, spec.word)
+    return table, decode(table, spec.schema)
 
 
-def _with_words(table: pa.Table) -> pa.Table:
+def _with_words(table: pa.Table, word: str) -> pa.Table:
     words = pc.take(pa.array(KINDS), table.column(KIND))
-    kind = pc.coalesce(words, table.column(_WORD))
+    kind = pc.coalesce(words, table.column(word))
     at = table.schema.get_field_index(KIND)
-    return table.set_column(at, KIND, kind).drop_columns([_WORD])
+    return table.set_column(at, KIND, kind).drop_columns([word])
 
 
 def _by_name(whose: pa.ChunkedArray, names: Sequence[str]) -> Iterator[tuple[str, Ints | None]]:
