@@ -14,18 +14,17 @@ import pyarrow as pa
 
 from anabranch.batch.batch import concat
 from anabranch.batch.codec import from_elements, to_elements
-from anabranch.batch.parcel import unpack
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Element, Event, Insert
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.spark.forms import LANE_ARROW, ElementsForm, Unpacker, opened, travelling
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.parcels import DATA, in_every_lane, pieces
 from anabranch.spark.progress import Totals
 from anabranch.spark.receive import Order
 from anabranch.spark.store import LaneId, WarmCopies, load, store
-from anabranch.spark.write import output_schema, unpack_elements
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 Row = dict[str, Any]
@@ -117,19 +116,19 @@ class Runtime:
     def final(self) -> list[Event]:
         """The events that became final."""
         parcels = [row["parcel"] for row in self.rows if row["channel"] == "final"]
-        found = [to_elements(unpack(parcel, output_schema(SCHEMA))) for parcel in parcels]
+        found = [to_elements(opened(parcel, SCHEMA)) for parcel in parcels]
         return [one.event for some in found for one in some if isinstance(one, Insert)]
 
     def output(self) -> list[Element]:
         """The merged stream in the order of seq."""
         parcels = [row for row in self.rows if row["channel"] == "elements"]
-        names = ("lane", "step", "first", "parcel")
         if not parcels:
             return []
-        columns = {name: [row[name] for row in parcels] for name in names}
-        batch = pa.RecordBatch.from_pydict(columns)
-        unpacked = unpack_elements(SCHEMA, self.spec.lanes)(iter([batch]))
-        seq = np.concatenate([rows.column("seq").to_numpy() for rows in unpacked])
+        form = ElementsForm(SCHEMA, self.spec.lanes)
+        seq = np.concatenate([form(row).column("seq").to_numpy() for row in parcels])
         assert len(set(seq.tolist())) == len(seq)
-        elements = concat([unpack(row["parcel"], output_schema(SCHEMA)) for row in parcels])
+        travelled = pa.RecordBatch.from_pylist(travelling(parcels), schema=LANE_ARROW)
+        unpacked = pa.Table.from_batches(Unpacker(form)(iter([travelled])))
+        assert unpacked.column("seq").to_numpy().tolist() == seq.tolist()
+        elements = concat([opened(row["parcel"], SCHEMA) for row in parcels])
         return to_elements(elements.take(np.argsort(seq)))

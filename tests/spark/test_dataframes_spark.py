@@ -127,6 +127,21 @@ def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path)
     assert all(int(path.read_text()) > 0 for path in calls.iterdir())
 
 
+def test_parcels_wait_in_the_checkpoint_only_while_a_trigger_runs(
+    spark: Any, tmp_path: Path
+) -> None:
+    merged, parcels, seen = stream_of(spark, tmp_path), tmp_path / "ck" / "parcels", tmp_path
+
+    def look(df: Any, trigger: int) -> None:
+        (seen / f"seen-{trigger}").write_text(" ".join(p.name for p in parcels.iterdir()))
+
+    merged.start(tmp_path / "ck", once=True, changes=look).wait()
+    names = [set((seen / f"seen-{trigger}").read_text().split()) for trigger in (0, 1)]
+    assert all(names)
+    assert not names[0] & names[1]
+    assert not parcels.exists()
+
+
 def test_a_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
     merged, out = stream_of(spark, tmp_path), tmp_path / "out"
     merged.start(tmp_path / "ck", once=True).wait()

@@ -75,6 +75,19 @@ class Batch:
             None if self.seq is None else self.seq[index],
         )
 
+    def slice(self, first: int, end: int) -> "Batch":
+        """The elements from `first` to before `end`, as views."""
+        rows = slice(first, end)
+        return Batch(
+            self.schema,
+            self.kind[rows],
+            self.start[rows],
+            self.end[rows],
+            self.old_end[rows],
+            self.payload.slice(first, end - first),
+            None if self.seq is None else self.seq[rows],
+        )
+
     @property
     def is_data(self) -> Mask:
         """True for inserts and adjusts, false for stables."""

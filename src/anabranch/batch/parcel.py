@@ -23,6 +23,11 @@ _TIME_TYPE = np.dtype(np.int64)
 
 def pack(batch: Batch) -> bytes:
     """The bytes of a batch."""
+    return bytes(pack_view(batch))
+
+
+def pack_view(batch: Batch) -> memoryview:
+    """The bytes of a batch, to look at: they are copied where they go to."""
     columns: dict[str, Any] = {KIND: to_arrow(batch.kind, pa.int8())}
     times = {START: batch.start, END: batch.end}
     if batch.old_end.any():  # only adjusts have one
@@ -35,11 +40,10 @@ def pack(batch: Batch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return memoryview(sink.getvalue())
 
 
-def unpack(data: bytes, schema: ElementSchema) -> Batch:
+def unpack(data: bytes | memoryview | pa.Buffer, schema: ElementSchema) -> Batch:
     """The batch of these bytes, which were packed with this schema."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -11,9 +11,10 @@ from typing import Any, Final
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, STABLE
 from anabranch.operators.merge.contract import Bucket, StepResult
 from anabranch.operators.merge.start import Merge
+from anabranch.spark.forms import LATE
 from anabranch.spark.progress import BUCKETS, Record
 from anabranch.spark.receive import Received
-from anabranch.spark.write import ELEMENTS, FINAL, LATE, VIOLATIONS
+from anabranch.spark.write import ELEMENTS, FINAL, VIOLATIONS
 
 _COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
 """What a step counts by itself."""

@@ -13,18 +13,17 @@ A trigger that is run again replaces its folder as a whole, so each trigger is t
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import FileError
+from anabranch.spark.forms import Form, Row
 
-Unpacker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-Row = dict[str, Any]
 Written = dict[str, str]
 """Of each folder the name of the one file that a lane has put there."""
 
@@ -40,7 +39,7 @@ class Shelf:
 
     folder: str
     channels: tuple[str, ...]
-    unpack: Unpacker
+    form: Form
 
 
 @dataclass(frozen=True)
@@ -50,24 +49,22 @@ class Direct:
     shelves: tuple[Shelf, ...]
     travel: tuple[str, ...] = ()
 
-    def write(self, rows: Sequence[Row], schema: pa.Schema) -> tuple[list[Row], Written]:
+    def write(self, rows: Sequence[Row]) -> tuple[list[Row], Written]:
         """Write a lane's rows; those that travel on, and the names of the files by folder."""
         written: Written = {}
         for shelf in self.shelves:
             mine = [row for row in rows if row["channel"] in shelf.channels]
-            if mine:
-                batch = pa.RecordBatch.from_pylist(mine, schema=schema)
-                found = list(shelf.unpack(iter([batch])))
-                if sum(piece.num_rows for piece in found):
-                    written[shelf.folder] = _stage(shelf.folder, found)
+            found = [table for row in mine if (table := shelf.form(row)).num_rows]
+            if found:
+                written[shelf.folder] = _stage(shelf.folder, found)
         return [row for row in rows if row["channel"] in self.travel], written
 
 
-def _stage(folder: str, found: Sequence[pa.RecordBatch]) -> str:
+def _stage(folder: str, found: Sequence[pa.Table]) -> str:
     staged = Path(folder) / STAGED
     staged.mkdir(parents=True, exist_ok=True)
     name = f".{uuid.uuid4().hex}.parquet"  # hidden, also from one who reads FOLDER/*
-    table = pa.Table.from_batches(found)
+    table = pa.concat_tables(found)
     # Words repeat; looking for repeated times and texts would cost more than it saves.
     words = [field.name for field in table.schema if field.name in _WORDS]
     pq.write_table(table, staged / name, use_dictionary=words)

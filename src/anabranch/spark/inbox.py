@@ -6,7 +6,7 @@ log gave it, whatever its folder says by then: an entry that is worked on twice 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,9 @@ from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import ViolationError
 from anabranch.sources.elements import Chunk, read_file
+from anabranch.spark.depot import Depot, leaving
 from anabranch.spark.parcels import DATA, PARCEL_ROWS, Row, in_every_lane, pieces, to_batch
 from anabranch.spark.worker import settle
-
-Packer = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
@@ -36,35 +35,31 @@ class InboxSpec:
     lanes: int
     by_start: bool = False
     strict: bool = False
+    depot: Depot | None = None
 
 
-def pack(spec: InboxSpec) -> Packer:
-    """The function that Spark maps over entries of the log."""
-
-    def parcels(entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in entries:
-            for entry in batch.to_pylist():
-                if entry["entry"] == DATA:
-                    for rows in pack_file(spec, entry):
-                        yield to_batch(rows, spec.lanes)
-                else:
-                    rows = in_every_lane({**_base(entry), "part": 0}, spec.lanes)
-                    yield to_batch(rows, spec.lanes)
-        settle()
-
-    return parcels
+def pack(spec: InboxSpec, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over entries of the log."""
+    with leaving(spec.depot) as leave:
+        for entry in _entries(entries):
+            if entry["entry"] == DATA:
+                for rows in pack_file(spec, entry):
+                    yield to_batch(leave(rows), spec.lanes)
+            else:
+                rows = in_every_lane({**_base(entry), "part": 0}, spec.lanes)
+                yield to_batch(rows, spec.lanes)
+    settle()
 
 
-def pack_control(lanes: int) -> Packer:
-    """The function that Spark maps over entries of a log that names no files."""
+def pack_control(lanes: int, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over entries of a log that names no files."""
+    for entry in _entries(entries):
+        rows = in_every_lane({**_base(entry), "part": 0}, lanes)
+        yield to_batch(rows, lanes)
 
-    def parcels(entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in entries:
-            for entry in batch.to_pylist():
-                rows = in_every_lane({**_base(entry), "part": 0}, lanes)
-                yield to_batch(rows, lanes)
 
-    return parcels
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+    return (entry for batch in batches for entry in batch.to_pylist())
 
 
 def _base(entry: Row) -> Row:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.batch.schema import ElementSchema
-from anabranch.spark.direct import Unpacker
-from anabranch.spark.write import LATE, VIOLATIONS, unpack_quarantined
+from anabranch.spark.forms import LATE, ApartForm, Form, Row, arrived
+from anabranch.spark.write import VIOLATIONS
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,16 @@ class Keeper:
     folder: str
     schema: ElementSchema
 
-    def beside(self, unpacker: Unpacker, channels: tuple[str, ...]) -> Unpacker:
-        """The same rows; what is late or a violation goes into the folder on the way."""
+    def keep(self, rows: list[Row]) -> None:
+        """Write those of a lane's rows that were not merged."""
+        apart = [row for row in rows if row["channel"] in (LATE, VIOLATIONS)]
+        for at, row in enumerate(apart):
+            found = ApartForm(self.schema)(row)
+            if found.num_rows:
+                name = f"{row['channel']}-{row['step']:012d}-{row['lane']}-{at}.parquet"
+                self._write(name, found)
 
-        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                self._keep(batch)
-                yield from unpacker(iter([_of(batch, channels)]))
-
-        return rows
-
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        apart = _of(batch, (LATE, VIOLATIONS))
-        where = [apart[name].to_pylist() for name in ("channel", "step", "lane")]
-        for at, (channel, step, lane) in enumerate(zip(*where, strict=True)):
-            found = list(unpack_quarantined(self.schema)(iter([apart.slice(at, 1)])))
-            if found:
-                self._write(f"{channel}-{step:012d}-{lane}-{at}.parquet", found)
-
-    def _write(self, name: str, found: list[pa.RecordBatch]) -> None:
+    def _write(self, name: str, found: pa.Table) -> None:
         from pyarrow import fs
 
         is_uri = "://" in self.folder
@@ -49,17 +40,29 @@ class Keeper:
         system.create_dir(root, recursive=True)
         beside = f"{root}/.{name}"
         with system.open_output_stream(beside) as sink:
-            pq.write_table(pa.Table.from_batches(found), sink)
+            pq.write_table(found, sink)
         system.move(beside, f"{root}/{name}")
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A form as Spark maps it over the lanes' rows; what is not merged is kept on the way."""
+
+    keeper: Keeper
+    form: Form
+    channels: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the channels in their form."""
+        for batch in batches:
+            rows = list(arrived(batch))
+            self.keeper.keep(rows)
+            for row in rows:
+                if row["channel"] in self.channels:
+                    yield from self.form(row).to_batches()
 
 
 def _local(folder: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     return fs.LocalFileSystem(), folder
-
-
-def _of(batch: pa.RecordBatch, channels: tuple[str, ...]) -> pa.RecordBatch:
-    import pyarrow.compute as pc
-
-    return batch.filter(pc.is_in(batch["channel"], value_set=pa.array(channels)))

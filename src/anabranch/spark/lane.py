@@ -17,18 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import Batch, Codes, Ints
-from anabranch.batch.parcel import pack
 from anabranch.errors import ViolationError
 from anabranch.operators import finalize
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
 from anabranch.spark.account import Account
+from anabranch.spark.depot import Depot
 from anabranch.spark.direct import Direct
+from anabranch.spark.forms import LATE, ORIGIN
 from anabranch.spark.lane_case import LaneCase
 from anabranch.spark.parcels import COUNTING_LANE, Row, cut, to_ipc
 from anabranch.spark.receive import Order, Received, Round, rounds
 from anabranch.spark.store import Lane, LaneId
-from anabranch.spark.write import ELEMENTS, FINAL, LATE, ORIGIN, PROGRESS, VIOLATIONS
+from anabranch.spark.write import ELEMENTS, FINAL, PROGRESS, VIOLATIONS
 
 LEFT = "its replica was detached; it returns with a greater attachment number"
 
@@ -57,6 +58,7 @@ class LaneSpec:
     strict: bool = False
     final: bool = False
     direct: Direct | None = None
+    depot: Depot | None = None
 
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""
@@ -146,9 +148,18 @@ def _say(
         account.add_final(len(done))
         yield from _elements(number, lane.steps, done, FINAL)
     if number != COUNTING_LANE:  # one lane alone says the stable
-        output = output.take(np.flatnonzero(output.is_data))
+        output = _data(output)
     yield from _elements(number, lane.steps, output)
     yield from _quarantined(number, lane.steps, heard, result, strict=strict)
+
+
+def _data(output: Batch) -> Batch:
+    """The elements but the stables; the one stable of a step comes last."""
+    before = output.slice(0, len(output) - 1) if len(output) else output
+    for some in (output, before):
+        if some.is_data.all():
+            return some
+    return output.take(np.flatnonzero(output.is_data))
 
 
 def _row(channel: str, lane: int, step: int, **values: Any) -> Row:
@@ -158,8 +169,7 @@ def _row(channel: str, lane: int, step: int, **values: Any) -> Row:
 
 def _elements(lane: int, step: int, output: Batch, channel: str = ELEMENTS) -> Iterator[Row]:
     for first, end in cut(len(output)):
-        parcel = pack(output.take(np.arange(first, end)))
-        yield _row(channel, lane, step, first=first, parcel=parcel)
+        yield _row(channel, lane, step, first=first, parcel=output.slice(first, end))
 
 
 def _quarantined(
@@ -173,7 +183,7 @@ def _quarantined(
             for first, end in cut(len(where)):
                 rows = where[first:end]
                 origin = _origin(item, rows, [REASONS[code].text for code in reasons[rows]])
-                parcel = pack(item.batch.take(rows))
+                parcel = item.batch.take(rows)
                 yield _row(channel, lane, step, parcel=parcel, origin=to_ipc(origin))
     for held in result.resolved:
         where = np.flatnonzero(held.buckets == Bucket.LATE)
@@ -181,7 +191,7 @@ def _quarantined(
             texts = [REASONS[code].text for code in held.reasons[where]]
             nowhere: list[Any] = [None] * len(where)
             origin = _origins(texts, held.replica, nowhere, nowhere)
-            parcel = pack(held.batch.take(where))
+            parcel = held.batch.take(where)
             yield _row(LATE, lane, step, parcel=parcel, origin=to_ipc(origin))
 
 
@@ -194,7 +204,7 @@ def _left(lane: int, step: int, item: Received, account: Account) -> Iterator[Ro
     for first, end in cut(len(rows)):
         some = rows[first:end]
         origin = _origin(item, some, [LEFT] * len(some))
-        parcel = pack(item.batch.take(some))
+        parcel = item.batch.take(some)
         yield _row(VIOLATIONS, lane, step, parcel=parcel, origin=to_ipc(origin))
 
 

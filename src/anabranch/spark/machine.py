@@ -4,7 +4,12 @@ Figures are those of the container where there is one, not of the host around it
 """
 
 import os
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 GIB = 1 << 30
 
@@ -49,6 +54,15 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # macOS has none
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def slots(spark: "SparkSession") -> int | None:
+    """How many tasks run at once, where all are on one machine; None on a cluster."""
+    master = str(spark.conf.get("spark.master", ""))
+    found = re.fullmatch(r"local\[(\d+|\*)(,.*)?\]", master)
+    if found is None:
+        return None
+    return cores() if found[1] == "*" else int(found[1])
 
 
 def driver_memory() -> str:

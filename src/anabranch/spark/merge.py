@@ -10,7 +10,8 @@ row.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from anabranch.spark import run as runs
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.connect import is_connect
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog, Inbox
+from anabranch.spark.depot import Depot, depot_for
 from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.follow import Follower, only_writing, waited
@@ -85,7 +87,13 @@ class Prepared:
     @property
     def writer(self) -> "InboxWriter":
         """What happens at the end of a trigger."""
-        return InboxWriter(self.spec.output.resolve())
+        return InboxWriter(self.spec.output.resolve(), self.lane.depot)
+
+    def on(self, spark: "SparkSession") -> "Prepared":
+        """The same, with the depot that this session permits."""
+        depot = depot_for(spark, self.spec.checkpoint.resolve())
+        inbox, lane = replace(self.inbox, depot=depot), replace(self.lane, depot=depot)
+        return replace(self, inbox=inbox, lane=lane)
 
 
 @dataclass(frozen=True)
@@ -93,10 +101,14 @@ class InboxWriter:
     """What happens at the end of a trigger; plain data, so that it may run elsewhere."""
 
     output: Path
+    depot: Depot | None = None
 
     def write(self, df: "DataFrame", trigger: int) -> list[Record]:
         """Put what the lanes made into its place; returns their records."""
-        return write_trigger(df, trigger, output=self.output)
+        records = write_trigger(df, trigger, output=self.output)
+        if self.depot is not None:
+            self.depot.clear()
+        return records
 
 
 def prepare(spec: MergeSpec) -> Prepared:
@@ -161,6 +173,7 @@ class MergeQuery:
         assert self._prepared.lane.direct is not None
         for shelf in self._prepared.lane.direct.shelves:
             clear_staged(Path(shelf.folder))
+        self._prepared = self._prepared.on(spark)
         self._inbox.advance()
         remote = is_connect(spark)
         each = only_writing(self._prepared.writer) if remote else self._write
@@ -243,7 +256,7 @@ def start(
 
 def _plan(spark: "SparkSession", prepared: Prepared) -> "DataFrame":
     entries = spark.readStream.schema(ENTRIES).json(escaped(str(prepared.control)))
-    parcels = entries.mapInArrow(pack(prepared.inbox), spark_schema(PARCELS))
+    parcels = entries.mapInArrow(partial(pack, prepared.inbox), spark_schema(PARCELS))
     return in_lanes(parcels, prepared.lane)
 
 

@@ -22,6 +22,8 @@ from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.policy import Policy
 from anabranch.spark.agree import agree
+from anabranch.spark.depot import Depot
+from anabranch.spark.forms import LATE
 from anabranch.spark.keep import Keeper
 from anabranch.spark.lane import Founder, LaneSpec
 from anabranch.spark.lane_case import LaneCase
@@ -33,7 +35,7 @@ from anabranch.spark.rows import packed
 from anabranch.spark.run import new_id
 from anabranch.spark.streams import Stream, elements
 from anabranch.spark.views import CHANGES, Views
-from anabranch.spark.write import ELEMENTS, FINAL, LATE
+from anabranch.spark.write import ELEMENTS, FINAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -184,9 +186,10 @@ class Merged:
             self, str(checkpoint), sinks, once=once, interval=interval, on_trigger=on_trigger
         )
 
-    def parcels(self) -> "DataFrame":
-        """The rows of all replicas, packed for the lanes."""
-        return packed(self.stream, self.spec.lanes, by_start=self.spec.case.by_start)
+    def parcels(self, depot: Depot | None = None) -> "DataFrame":
+        """The rows of all replicas, packed for the lanes; only addresses, with a depot."""
+        by_start = self.spec.case.by_start
+        return packed(self.stream, self.spec.lanes, by_start=by_start, depot=depot)
 
     def _view(self, view: str) -> "DataFrame":
         spec = replace(self.spec, final=view == FINAL)

@@ -6,6 +6,7 @@ membership in the same trigger, if only by an empty parcel: lanes agree on who t
 
 `places` is an Arrow table beside the parcel: row i says where element i came from, so that
 what is quarantined later can be named, and so that a lane can put elements into order.
+`address` is where both wait instead, on one machine (`anabranch.spark.depot`).
 `note` is JSON for lane 0 alone: what was read, and which rows are no elements.
 """
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import Batch
 from anabranch.batch.buffers import take
-from anabranch.batch.parcel import pack
+from anabranch.batch.parcel import pack_view
 from anabranch.operators.merge.route import route
 
 PARCELS: Final = pa.schema(
@@ -36,6 +37,7 @@ PARCELS: Final = pa.schema(
         ("guarantee", pa.string()),  # a number as text: pandas would make it a float
         ("parcel", pa.binary()),
         ("places", pa.binary()),
+        ("address", pa.string()),
         ("note", pa.string()),
     ]
 )
@@ -63,7 +65,7 @@ def pieces(
     rows = []
     for lane in range(lanes):
         mine = np.flatnonzero(~data | (lane_of == lane))
-        row = {**base, "lane": lane, "entry": DATA, "parcel": pack(batch.take(mine))}
+        row = {**base, "lane": lane, "entry": DATA, "parcel": pack_view(batch.take(mine))}
         rows.append({**row, "places": to_ipc(take(places, mine))})
     return rows
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from anabranch.spark.forms import LANE_ARROW, LANE_ROWS, travelling
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.listen import observed
-from anabranch.spark.write import LANE_ARROW, LANE_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ def in_lanes_once(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     def work(table: pa.Table) -> pa.Table:
         parcels = table.to_pylist()
         made = list(make(int(parcels[0]["lane"]), spec.new_lane(), parcels, spec))
-        return pa.Table.from_pylist(made, schema=LANE_ARROW)
+        return pa.Table.from_pylist(travelling(made), schema=LANE_ARROW)
 
     return parcels.groupBy("key").applyInArrow(work, LANE_ROWS)
 

@@ -17,10 +17,11 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from anabranch.spark.direct import Written
+from anabranch.spark.forms import LANE_COLUMNS, travelling
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.store import WARM, load, store
 from anabranch.spark.worker import settle
-from anabranch.spark.write import LANE_ARROW, LANE_COLUMNS, PROGRESS, STAGED_FILES
+from anabranch.spark.write import PROGRESS, STAGED_FILES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +52,8 @@ class MergeProcessor(StatefulProcessor):
             parcel for frame in rows for parcel in frame.to_dict("records")
         ]
         spec, number = self._spec, int(parcels[0]["lane"])
+        if spec.depot is not None:
+            parcels = spec.depot.fetch(parcels)
         which = spec.lane_id(number)
         hits = WARM.hits
         lane = load(self._parts, which)
@@ -60,7 +63,7 @@ class MergeProcessor(StatefulProcessor):
         staged: Written = {}
         with ThreadPoolExecutor(1) as beside:  # while Spark takes the state, write the files
             direct = spec.direct
-            files = None if direct is None else beside.submit(direct.write, made, LANE_ARROW)
+            files = None if direct is None else beside.submit(direct.write, made)
             written = store(self._parts, which, lane)
             if files is not None:
                 made, staged = files.result()
@@ -71,7 +74,7 @@ class MergeProcessor(StatefulProcessor):
                 facts["state_bytes"] = lane.kept.stored
                 facts[STAGED_FILES] = staged
                 row["note"] = json.dumps(json.loads(row["note"]) | facts)
-        yield pd.DataFrame(made, columns=list(LANE_COLUMNS))
+        yield pd.DataFrame(travelling(made), columns=list(LANE_COLUMNS))
         settle()
 
     def close(self) -> None:

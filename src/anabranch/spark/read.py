@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError
-from anabranch.spark.write import ELEMENTS, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.forms import LATE
+from anabranch.spark.write import ELEMENTS, PROGRESS, VIOLATIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,10 +11,9 @@ DataFrame not at all.
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +25,8 @@ from anabranch.batch.buffers import take
 from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.spark.columns import spark_schema
-from anabranch.spark.inbox import Packer
-from anabranch.spark.machine import cores
+from anabranch.spark.depot import Depot, leaving
+from anabranch.spark.machine import slots
 from anabranch.spark.parcels import (
     DATA,
     PARCEL_ROWS,
@@ -63,19 +62,23 @@ class RowsSpec:
     by_start: bool = False
     names: tuple[str, ...] = ()
     word: str = "__kind_0"
+    depot: Depot | None = None
 
 
-def packed(stream: Stream, lanes: int, *, by_start: bool) -> "DataFrame":
+def packed(
+    stream: Stream, lanes: int, *, by_start: bool, depot: Depot | None = None
+) -> "DataFrame":
     """The parcels of a stream."""
     names = tuple(name for name, _ in stream.copies)
     df, schema = stream.df, stream.schema_in_lanes
-    spec = RowsSpec(schema, stream.order, lanes, by_start, names, _unused(df))
+    spec = RowsSpec(schema, stream.order, lanes, by_start, names, _unused(df), depot)
     if stream.copies:
         df = reduce(lambda all_, one: all_.unionByName(one), _numbered(stream))
-    tasks = _tasks(df) if stream.is_streaming else None
+    # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
+    tasks = slots(df.sparkSession) if stream.is_streaming else None
     df = _thin(df, spec.word)
     df = df if tasks is None else df.coalesce(tasks)
-    return df.mapInArrow(pack_rows(spec), spark_schema(PARCELS))
+    return df.mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
 
 
 def _numbered(stream: Stream) -> "Iterator[DataFrame]":
@@ -83,18 +86,6 @@ def _numbered(stream: Stream) -> "Iterator[DataFrame]":
 
     for number, (_, df) in enumerate(stream.copies):
         yield df.withColumn(REPLICA, F.lit(number))
-
-
-def _tasks(df: "DataFrame") -> int | None:
-    """How many tasks pack on one machine: no more than run at once, for each has a price.
-
-    On a cluster Spark decides, for whatever comes before would be bound by it too.
-    """
-    master = str(df.sparkSession.conf.get("spark.master", ""))
-    found = re.fullmatch(r"local\[(\d+|\*)(,.*)?\]", master)
-    if found is None:
-        return None
-    return cores() if found[1] == "*" else int(found[1])
 
 
 def _unused(df: "DataFrame") -> str:
@@ -115,20 +106,17 @@ def _thin(df: "DataFrame", word: str) -> "DataFrame":
     return df.withColumns({KIND: code, word: F.when(known, None).otherwise(kind)})
 
 
-def pack_rows(spec: RowsSpec) -> Packer:
-    """The function that Spark maps over the rows."""
+def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over the rows."""
+    from pyspark import TaskContext
 
-    def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        partition = context.partitionId() if context is not None else 0
+    context = TaskContext.get()
+    partition = context.partitionId() if context is not None else 0
+    with leaving(spec.depot) as leave:
         for part, table in enumerate(_gathered(batches)):
             rows = pack_table(spec, table, f"{partition:08d}", part)
-            yield to_batch(rows, spec.lanes)
-        settle()
-
-    return parcels
+            yield to_batch(leave(rows), spec.lanes)
+    settle()
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

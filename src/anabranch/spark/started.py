@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -26,9 +27,11 @@ from anabranch.spark import run as runs
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.connect import is_connect
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
+from anabranch.spark.depot import Depot, depot_for
 from anabranch.spark.direct import Direct, clear_staged
 from anabranch.spark.ending import is_active, stop, wait_for
 from anabranch.spark.follow import Follower, only_writing, waited
+from anabranch.spark.forms import LATE
 from anabranch.spark.inbox import pack_control
 from anabranch.spark.lane import LaneSpec
 from anabranch.spark.lock import DriverLock
@@ -39,7 +42,6 @@ from anabranch.spark.views import CHANGES, Views
 from anabranch.spark.write import (
     ELEMENTS,
     FINAL,
-    LATE,
     PROGRESS,
     VIOLATIONS,
     local,
@@ -74,6 +76,7 @@ class TriggerWriter:
     sinks: Mapping[str, Sink]
     checkpoint: str
     control: Path | None
+    depot: Depot | None = None
 
     def write(self, df: "DataFrame", trigger: int) -> list[Record]:
         """Give every sink its rows; then the record of the trigger."""
@@ -89,6 +92,8 @@ class TriggerWriter:
                     _give(self.views.of(view, df), trigger, sink)
             self._detach({name for record in records for name in record["guilty"]})
             write_records(df, records, f"{self.checkpoint}/{PROGRESS}/trigger-{trigger:012d}")
+            if self.depot is not None:
+                self.depot.clear()
         finally:
             if others:
                 df.unpersist()
@@ -156,10 +161,12 @@ class StartedMerge:
     def run(self, spec: LaneSpec, *, once: bool, interval: str) -> None:
         """Start the query."""
         spark = self._merged.stream.df.sparkSession
-        parcels = self._merged.parcels()
+        parcels = self._merged.parcels(spec.depot)
         if self._writer.control is not None:
             entries = spark.readStream.schema(ENTRIES).json(escaped(str(self._writer.control)))
-            packed = entries.mapInArrow(pack_control(spec.lanes), spark_schema(PARCELS))
+            packed = entries.mapInArrow(
+                partial(pack_control, spec.lanes), spark_schema(PARCELS)
+            )
             parcels = parcels.union(packed)
         each, remote = self._each(), is_connect(spark)
         if remote:
@@ -273,11 +280,13 @@ def start(
         control = None if folder is None else folder / FOLDER
         if control is not None:
             control.mkdir(parents=True, exist_ok=True)
-        writer = TriggerWriter(merged.views, given, place, control)
+        depot = depot_for(merged.stream.df.sparkSession, folder)
+        writer = TriggerWriter(merged.views, given, place, control, depot)
         direct = writer.direct()
         for shelf in direct.shelves:
             clear_staged(Path(shelf.folder))
         spec = replace(merged.spec, run=run.run, final=FINAL in given, direct=direct)
+        spec = replace(spec, depot=depot)
         started = StartedMerge(merged, writer, on_trigger)
         started.lock = lock
         started.run(spec, once=once, interval=interval)
