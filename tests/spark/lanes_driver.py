@@ -21,7 +21,7 @@ from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.forms import LANE_ARROW, ElementsForm, Unpacker, opened, travelling
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.lane_case import LaneCase
-from anabranch.spark.parcels import DATA, in_every_lane, pieces
+from anabranch.spark.parcels import DATA, in_every_lane, packed, pieces
 from anabranch.spark.progress import Totals
 from anabranch.spark.receive import Order
 from anabranch.spark.store import LaneId, WarmCopies, load, store
@@ -83,7 +83,7 @@ class Runtime:
             facts = {"file": "f", "replica": name, "rows": len(elements), "refused": []}
             nothing = {"parcel": None, "places": None}
             rows += in_every_lane({**common, **nothing}, self.spec.lanes, facts)
-        return rows
+        return [packed(row) for row in rows]
 
     def control(self, entry: str, replica: str, **base: Any) -> list[Row]:
         """An entry of the control log, in every lane."""

@@ -14,6 +14,8 @@ FILES = sorted(
 )
 # They are about how a classic session, its JVM and its log are started.
 CLASSIC = {"test_session.py", "test_java.py"}
+# They have no other tests.
+DEEP = {"test_slice_deep.py"}
 
 
 @pytest.mark.deep
@@ -21,7 +23,8 @@ CLASSIC = {"test_session.py", "test_java.py"}
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("file", [name for name in FILES if name not in CLASSIC])
 def test_the_same_on_connect(file: str) -> None:
-    assert " passed" in run_on_connect(file, timeout=3500)
+    marks = "deep" if file in DEEP else "not deep"
+    assert " passed" in run_on_connect(file, timeout=3500, marks=marks)
 
 
 @pytest.mark.deep

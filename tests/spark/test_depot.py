@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from lanes_driver import SCHEMA, Runtime, lane_spec
+from lanes_driver import SCHEMA
 
-from anabranch.batch.codec import to_elements
+from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.parcel import unpack
 from anabranch.errors import RunError
 from anabranch.model.element import Insert, Stable
 from anabranch.spark.depot import Depot, depot_for, leaving
-from anabranch.spark.parcels import from_ipc
+from anabranch.spark.parcels import from_ipc, pieces
 
 ELEMENTS = [Insert(f"e{number}", number, number + 9) for number in range(50)] + [Stable(4)]
 
@@ -24,8 +25,11 @@ class Session:
 
 
 def rows_of(lanes: int) -> list[dict[str, Any]]:
-    runtime = Runtime(lane_spec(lanes=lanes))
-    return [{"address": None} | row for row in runtime.parcels({"x": ELEMENTS})]
+    """As a packer makes them: parcels for each lane, and one row that only brings facts."""
+    batch, places = from_elements(ELEMENTS, SCHEMA), pa.table({"row": range(len(ELEMENTS))})
+    base = {"replica": "x", "address": None}
+    facts = [{**base, "lane": 0, "parcel": None, "places": None, "note": "{}"}]
+    return pieces(base, batch, places, lanes, by_start=False) + facts
 
 
 def test_what_is_fetched_is_what_was_left(tmp_path: Path) -> None:
@@ -38,13 +42,11 @@ def test_what_is_fetched_is_what_was_left(tmp_path: Path) -> None:
         assert {name: found[name] for name in row if name not in left} == {
             name: row[name] for name in row if name not in left
         }
-        if row["parcel"] is None:  # who only brings facts has left nothing
+        if row["parcel"] is None:
             assert found["parcel"] is None
             continue
-        assert to_elements(unpack(found["parcel"], SCHEMA)) == to_elements(
-            unpack(row["parcel"], SCHEMA)
-        )
-        assert from_ipc(found["places"]) == from_ipc(row["places"])
+        assert to_elements(unpack(found["parcel"], SCHEMA)) == to_elements(row["parcel"])
+        assert from_ipc(found["places"]) == row["places"]
 
 
 def test_each_task_has_a_file_of_its_own_and_clear_removes_all(tmp_path: Path) -> None:

@@ -23,11 +23,14 @@ _TIME_TYPE = np.dtype(np.int64)
 
 def pack(batch: Batch) -> bytes:
     """The bytes of a batch."""
-    return bytes(pack_view(batch))
+    sink = pa.BufferOutputStream()
+    write(batch, sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
-def pack_view(batch: Batch) -> memoryview:
-    """The bytes of a batch, to look at: they are copied where they go to."""
+def write(batch: Batch, sink: pa.NativeFile) -> None:
+    """Write the bytes of a batch to where they are to be."""
     columns: dict[str, Any] = {KIND: to_arrow(batch.kind, pa.int8())}
     times = {START: batch.start, END: batch.end}
     if batch.old_end.any():  # only adjusts have one
@@ -37,13 +40,11 @@ def pack_view(batch: Batch) -> memoryview:
     columns |= {name: to_arrow(units, pa.int64()) for name, units in times.items()}
     columns |= zip(batch.payload.column_names, batch.payload.columns, strict=True)
     table = pa.table(columns)
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return memoryview(sink.getvalue())
 
 
-def unpack(data: bytes | memoryview | pa.Buffer, schema: ElementSchema) -> Batch:
+def unpack(data: bytes | pa.Buffer, schema: ElementSchema) -> Batch:
     """The batch of these bytes, which were packed with this schema."""
     try:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()

@@ -16,17 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from anabranch.batch.parcel import write
 from anabranch.errors import RunError
 from anabranch.spark.machine import slots
+from anabranch.spark.parcels import Row, write_ipc
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Row = dict[str, Any]
 Leave = Callable[[Sequence[Row]], list[Row]]
 
 FOLDER: Final = "parcels"
@@ -92,8 +93,9 @@ def leaving(depot: Depot | None) -> Iterator[Leave]:
 def _left(row: Row, name: str, file: pa.OSFile) -> Row:
     if row.get("parcel") is None:
         return row
-    address = [name]
-    for part in _LEFT:
-        address += [str(file.tell()), str(len(row[part]))]
-        file.write(row[part])
-    return row | dict.fromkeys(_LEFT) | {"address": ":".join(address)}
+    first = file.tell()
+    write(row["parcel"], file)
+    middle = file.tell()
+    write_ipc(row["places"], file)
+    address = (name, first, middle - first, middle, file.tell() - middle)
+    return row | dict.fromkeys(_LEFT) | {"address": ":".join(map(str, address))}

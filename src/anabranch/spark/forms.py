@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch
 from anabranch.batch.codec import encode
-from anabranch.batch.parcel import pack_view, unpack
+from anabranch.batch.parcel import pack, unpack
 from anabranch.batch.schema import (
     END,
     KIND,
@@ -106,8 +106,7 @@ def quarantine_schema(schema: ElementSchema) -> pa.Schema:
 def travelling(rows: Sequence[Row]) -> list[Row]:
     """Rows as they cross Spark, their batches packed."""
     return [
-        row if row["parcel"] is None else row | {"parcel": bytes(pack_view(row["parcel"]))}
-        for row in rows
+        row if row["parcel"] is None else row | {"parcel": pack(row["parcel"])} for row in rows
     ]
 
 

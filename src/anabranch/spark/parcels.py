@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import Batch
 from anabranch.batch.buffers import take
-from anabranch.batch.parcel import pack_view
+from anabranch.batch.parcel import pack
 from anabranch.operators.merge.route import route
 
 PARCELS: Final = pa.schema(
@@ -60,13 +60,13 @@ Row = dict[str, Any]
 def pieces(
     base: Row, batch: Batch, places: pa.Table, lanes: int, *, by_start: bool
 ) -> list[Row]:
-    """One row per lane with that lane's elements of a batch."""
+    """One row per lane with that lane's elements of a batch, not packed yet."""
     lane_of, data = route(batch, lanes, by_start=by_start), batch.is_data
     rows = []
     for lane in range(lanes):
         mine = np.flatnonzero(~data | (lane_of == lane))
-        row = {**base, "lane": lane, "entry": DATA, "parcel": pack_view(batch.take(mine))}
-        rows.append({**row, "places": to_ipc(take(places, mine))})
+        row = {**base, "lane": lane, "entry": DATA, "parcel": batch.take(mine)}
+        rows.append({**row, "places": take(places, mine)})
     return rows
 
 
@@ -80,10 +80,17 @@ def in_every_lane(base: Row, lanes: int, facts: Row | None = None) -> list[Row]:
 
 
 def to_batch(rows: Sequence[Row], lanes: int) -> pa.RecordBatch:
-    """Rows as Spark takes them."""
+    """Rows as Spark takes them; what they still have with them is packed."""
     keys = lane_keys(lanes)
-    keyed = [{**row, "key": keys[row["lane"]]} for row in rows]
+    keyed = [{**packed(row), "key": keys[row["lane"]]} for row in rows]
     return pa.RecordBatch.from_pylist(keyed, schema=PARCELS)
+
+
+def packed(row: Row) -> Row:
+    """A row as it crosses Spark."""
+    if row.get("parcel") is None:
+        return row
+    return row | {"parcel": pack(row["parcel"]), "places": to_ipc(row["places"])}
 
 
 @cache
@@ -123,13 +130,18 @@ _WORD: Final = (1 << 32) - 1
 def to_ipc(table: pa.Table) -> bytes:
     """A small table as one value."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+    write_ipc(table, sink)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
-def from_ipc(data: bytes) -> pa.Table:
+def write_ipc(table: pa.Table, sink: pa.NativeFile) -> None:
+    """Write the same to where it is to be."""
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def from_ipc(data: bytes | pa.Buffer) -> pa.Table:
     """The table of such a value."""
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
 

@@ -189,6 +189,9 @@ def _start(
     # A second session of this process meets the JVM of the first, and with it its log.
     spark_log = _started.log or _new_log(log_path, cache)
     where = "spark.remote" if "spark.remote" in asked else "spark.master"
+    if where == "spark.master":
+        # A program that has a Connect session leaves this mark to those that it starts.
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     local = asked.get(where, "local[*]").startswith("local")
     settings = {where: "local[*]", **defaults(local=local), **asked}
     settings[JAVA_OPTIONS] = f"{_log_options(spark_log)} {asked.get(JAVA_OPTIONS, '')}".strip()

@@ -32,6 +32,7 @@ Hashes = NDArray[np.uint64]
 # Rows that are hashed, looked up and compared while they are in the cache; smaller batches go
 # together, since a piece costs a quarter of a millisecond however small it is.
 _STRIDE: Final = 16_384
+_ENOUGH: Final = 1_024
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +97,25 @@ def _cut(batches: Sequence[Batch]) -> Iterator[_Piece]:
     kind = np.concatenate([batch.kind for batch in batches])
     start = np.concatenate([batch.start for batch in batches])
     payload = pa.concat_tables([batch.payload for batch in batches])
-    for at in range(0, len(kind), _STRIDE):
-        rows = slice(at, at + _STRIDE)
-        yield _Piece(kind[rows], start[rows], payload.slice(at, _STRIDE))
+    for first, end in _ranges(payload, len(kind)):
+        rows = slice(first, end)
+        yield _Piece(kind[rows], start[rows], payload.slice(first, end - first))
+
+
+def _ranges(payload: pa.Table, count: int) -> Iterator[tuple[int, int]]:
+    """Rows that go together: payloads that lie in two places would be copied into one first."""
+    chunks = [len(chunk) for chunk in payload.column(0).chunks] if payload.num_columns else []
+    first = end = 0
+    for size in chunks or [count]:
+        if size >= _ENOUGH and end > first:
+            yield first, end
+            first = end
+        end += size
+        while end - first >= _ENOUGH:
+            yield first, min(end, first + _STRIDE)
+            first = min(end, first + _STRIDE)
+    if end > first:
+        yield first, end
 
 
 def _locate_piece(

@@ -149,7 +149,7 @@ class Nodes:
             return
         self.slots.remove(ids, self.rows)
         remove_all(self.rows, frozen_rows(ids), mark, self.changed, self.held)
-        self._free.append(ids)
+        self._free.append(np.sort(ids))
         self.live -= len(ids)
         if self._stored > 2 * self.live + _SMALL:
             self._move_payloads()
