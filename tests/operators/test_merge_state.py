@@ -214,6 +214,25 @@ def test_a_batch_is_located_in_pieces(monkeypatch):
     assert Kernel().take("1", elements) == whole
 
 
+def test_payloads_are_located_where_they_lie(monkeypatch):
+    """Chunks that are large enough are not joined with others; small ones are."""
+    monkeypatch.setattr(r3_index, "_STRIDE", 5)
+    monkeypatch.setattr(r3_index, "_ENOUGH", 3)
+
+    def ranges(*sizes):
+        chunks = [pa.array(range(size), pa.int64()) for size in sizes]
+        table = pa.table({"x": pa.chunked_array(chunks, pa.int64())})
+        return list(r3_index._ranges(table, table.num_rows))
+
+    assert ranges() == []
+    assert ranges(2) == [(0, 2)]
+    assert ranges(3, 3) == [(0, 3), (3, 6)]
+    assert ranges(1, 1, 1, 1) == [(0, 3), (3, 4)]
+    assert ranges(2, 4) == [(0, 2), (2, 6)]
+    assert ranges(12, 1) == [(0, 5), (5, 10), (10, 13)]
+    assert list(r3_index._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
+
+
 def test_a_state_says_what_it_holds():
     state = some_state()
     assert repr(state.nodes) == "Nodes(1 of 2 live, 2 payloads)"

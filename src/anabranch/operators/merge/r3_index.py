@@ -111,7 +111,7 @@ def _ranges(payload: pa.Table, count: int) -> Iterator[tuple[int, int]]:
             yield first, end
             first = end
         end += size
-        while end - first >= _ENOUGH:
+        while end - first >= min(_ENOUGH, _STRIDE):
             yield first, min(end, first + _STRIDE)
             first = min(end, first + _STRIDE)
     if end > first:
