@@ -5,9 +5,9 @@ DataFrame that holds several replicas have `replica` too.  A row that is no elem
 kind, a null start, no replica) travels as text, to be kept with its reason; the others are
 packed, replica by replica.
 
-Spark writes each value that goes to Python one by one, and texts cost most.  So a kind crosses
-as its code, its word only if it is none of ours, and the name of a replica with its own
-DataFrame not at all.
+Spark writes each value that goes to Python one by one, and texts cost most.  So the kind and
+the replica, where it has a DataFrame of its own, cross as one number; a word only if it is no
+kind.
 """
 
 import json
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.batch.batch import FOREVER_UNITS, KINDS, Ints
-from anabranch.batch.buffers import take
+from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.spark.columns import spark_schema
@@ -46,13 +46,15 @@ if TYPE_CHECKING:
 NO_REPLICA = "replica is null: nobody knows whose element it is"
 _NOBODY = "(none)"
 _GATHERED_BYTES = 1 << 22
+_KIND_BITS = 2
+"""Bits of a code that are the kind; the highest value is no kind."""
 
 
 @dataclass(frozen=True)
 class RowsSpec:
     """What a packer must know of a DataFrame; `order` are the columns that order its rows.
 
-    `names` are the replicas whose numbers the rows have; without, each row has a name.  `word`
+    `names` are the replicas whose numbers the codes have; without, each row has a name.  `word`
     is the column with words that are no kind.
     """
 
@@ -72,20 +74,13 @@ def packed(
     names = tuple(name for name, _ in stream.copies)
     df, schema = stream.df, stream.schema_in_lanes
     spec = RowsSpec(schema, stream.order, lanes, by_start, names, _unused(df), depot)
-    if stream.copies:
-        df = reduce(lambda all_, one: all_.unionByName(one), _numbered(stream))
+    copies = [one for _, one in stream.copies] or [df]
+    coded = [_coded(one, number, spec.word) for number, one in enumerate(copies)]
+    df = reduce(lambda all_, one: all_.unionByName(one), coded)
     # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
     tasks = slots(df.sparkSession) if stream.is_streaming else None
-    df = _thin(df, spec.word)
     df = df if tasks is None else df.coalesce(tasks)
     return df.mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
-
-
-def _numbered(stream: Stream) -> "Iterator[DataFrame]":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    for number, (_, df) in enumerate(stream.copies):
-        yield df.withColumn(REPLICA, F.lit(number))
 
 
 def _unused(df: "DataFrame") -> str:
@@ -94,16 +89,28 @@ def _unused(df: "DataFrame") -> str:
     return next(name for n in range(len(taken) + 1) if (name := f"__kind_{n}") not in taken)
 
 
-def _thin(df: "DataFrame", word: str) -> "DataFrame":
-    """Kinds as codes, and beside them the words that are no kind."""
+def _coded(df: "DataFrame", replica: int, word: str) -> "DataFrame":
+    """Kind and replica as one code, and beside it the words that are no kind."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    kind = F.col(KIND)
-    code = F.lit(None).cast("tinyint")
+    kind, first = F.col(KIND), replica << _KIND_BITS
+    code = F.lit(first + len(KINDS))
     for number, name in enumerate(KINDS):
-        code = F.when(kind == name, F.lit(number).cast("tinyint")).otherwise(code)
+        code = F.when(kind == name, F.lit(first + number)).otherwise(code)
     known = kind.isin(*KINDS)
     return df.withColumns({KIND: code, word: F.when(known, None).otherwise(kind)})
+
+
+def _decoded_codes(table: pa.Table, spec: RowsSpec) -> pa.Table:
+    """The table with kinds, null where it is no kind, and with the replicas' numbers."""
+    codes = numbers(table.column(KIND), np.dtype(np.int32))
+    kind = (codes & (1 << _KIND_BITS) - 1).astype(np.int8)
+    known = kind < len(KINDS)
+    kinds = to_arrow(kind, pa.int8(), mask=None if known.all() else known)
+    table = table.set_column(table.schema.get_field_index(KIND), KIND, kinds)
+    if not spec.names:
+        return table
+    return table.append_column(REPLICA, to_arrow(codes >> _KIND_BITS, pa.int32()))
 
 
 def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,6 +145,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Row]:
     """The parcels of some rows of one partition."""
     lost: list[Row] = []
+    table = _decoded_codes(table, spec)
     if table.column(REPLICA).null_count:
         nameless = pc.is_null(table.column(REPLICA))
         lost = _with_words(table.filter(nameless), spec.word).to_pylist()
