@@ -7,13 +7,40 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from anabranch.cli.main import COMMANDS, cli
+from anabranch.cli.main import COMMANDS, cli, main
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "anabranch", *words], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_interrupt_is_one_also_while_a_library_is_loaded(
+    wrapped: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(**_: object) -> None:
+        if wrapped:  # as Python does while it makes a class
+            message = "Error calling __set_name__"
+            raise RuntimeError(message) from KeyboardInterrupt()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "anabranch: interrupted; what was committed stays\n"
+
+
+def test_another_failure_is_not_called_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(**_: object) -> None:
+        message = "something else"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(cli, "main", failing)
+    with pytest.raises(RuntimeError, match="something else"):
+        main()
 
 
 def test_help_lists_every_command_and_starts_nothing() -> None:

@@ -93,6 +93,10 @@ def main() -> None:
         code = _say(error, wants_json=wants_json)
     except BrokenPipeError:
         code = 0  # the reader (head, less) has seen enough
+    except RuntimeError as error:  # Python wraps what is raised while a class is made
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        code = _interrupted()
     sys.exit(code if isinstance(code, int) else 0)
 
 
