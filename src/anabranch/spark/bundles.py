@@ -16,6 +16,7 @@ lives.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -29,8 +30,8 @@ BUNDLE: Final = "bundle/"
 _LARGE: Final = 1 << 18
 """A part of so many bytes lies alone."""
 
-_FULL: Final = 1 << 24
-"""A bundle of so many bytes takes no more parts: a value must stay far below a gigabyte."""
+_FULL: Final = 1 << 21
+"""A bundle of so many bytes takes no more parts: while Spark takes one, the next is made."""
 
 _DEAD: Final = 2
 _SLACK: Final = 1 << 20
@@ -113,7 +114,7 @@ class Bundles:
             if self.alone.pop(name, None) is not None:
                 parts.removeKey((name,))
         small: dict[str, bytes] = {}
-        put = 0
+        large: dict[str, bytes] = {}
         for name, data in written.items():
             self._bury(name)
             if len(data) < _LARGE:
@@ -121,10 +122,13 @@ class Bundles:
                 if self.alone.pop(name, None) is not None:
                     parts.removeKey((name,))
             else:
-                put += self._put_alone(parts, name, data)
+                large[name] = data
         small |= self._rescue(parts, sum(map(len, small.values())))
-        for some in _heaps(small):
-            put += self._put_bundle(parts, some)
+        heaps = list(_heaps(small))
+        with ThreadPoolExecutor(1) as beside:  # while Spark takes a value, press the next
+            alone, tied = beside.map(press, large.values()), beside.map(_tied, heaps)
+            put = sum(self._put_alone(parts, *one) for one in zip(large, alone, strict=True))
+            put += sum(self._put_bundle(parts, *one) for one in zip(heaps, tied, strict=True))
         for number in [n for n, one in self._bundles.items() if not one.living]:
             del self._bundles[number]
             parts.removeKey((f"{BUNDLE}{number}",))
@@ -142,14 +146,12 @@ class Bundles:
         if number is not None:
             del self._bundles[number].living[name]
 
-    def _put_alone(self, parts: Parts, name: str, data: bytes) -> int:
-        pressed = press(data)
+    def _put_alone(self, parts: Parts, name: str, pressed: bytes) -> int:
         parts.updateValue((name,), (pressed,))
         self.alone[name] = len(pressed)
         return len(pressed)
 
-    def _put_bundle(self, parts: Parts, some: Mapping[str, bytes]) -> int:
-        value = _tied(some)
+    def _put_bundle(self, parts: Parts, some: Mapping[str, bytes], value: bytes) -> int:
         parts.updateValue((f"{BUNDLE}{self._next}",), (value,))
         living = {name: len(data) for name, data in some.items()}
         self._hold(self._next, _Bundle(sum(living.values()), len(value), living))

@@ -94,11 +94,14 @@ def _coded(df: "DataFrame", replica: int, word: str) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     kind, first = F.col(KIND), replica << _KIND_BITS
-    code = F.lit(first + len(KINDS))
-    for number, name in enumerate(KINDS):
-        code = F.when(kind == name, F.lit(first + number)).otherwise(code)
-    known = kind.isin(*KINDS)
-    return df.withColumns({KIND: code, word: F.when(known, None).otherwise(kind)})
+    # One case for each, the usual kind first: they are looked at in turn, for every row.
+    code = F.when(kind == KINDS[0], F.lit(first))
+    unknown = F.when(kind == KINDS[0], F.lit(None))
+    for number, name in enumerate(KINDS[1:], 1):
+        code = code.when(kind == name, F.lit(first + number))
+        unknown = unknown.when(kind == name, F.lit(None))
+    code = code.otherwise(F.lit(first + len(KINDS)))
+    return df.withColumns({KIND: code, word: unknown.otherwise(kind)})
 
 
 def _decoded_codes(table: pa.Table, spec: RowsSpec) -> pa.Table:

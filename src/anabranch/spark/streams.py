@@ -329,7 +329,7 @@ def _renamed(df: "DataFrame", names: Mapping[str, str], *, where: str) -> "DataF
 
     _require(df, list(names), where)
     columns = [F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns]
-    return df.select(columns)
+    return df.select(columns) if names else df  # each step is planned again in every trigger
 
 
 def _require(df: "DataFrame", names: Sequence[str], where: str) -> None:
