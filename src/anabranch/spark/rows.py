@@ -12,6 +12,7 @@ kind.
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -123,7 +124,7 @@ def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     with leaving(spec.depot) as leave:
-        for part, table in enumerate(_gathered(batches)):
+        for part, table in enumerate(_ahead(_gathered(batches))):
             rows = pack_table(spec, table, f"{partition:08d}", part)
             yield to_batch(leave(rows), spec.lanes)
     settle()
@@ -137,12 +138,20 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         kept.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
-        # While a parcel is made of these, Spark makes the next ones ready.
         if rows >= PARCEL_ROWS or size >= _GATHERED_BYTES:
             yield pa.Table.from_batches(kept)
             kept, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(kept)
+
+
+def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; while one is packed, the next is read: Spark waits for its reader."""
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(next, tables, None)
+        while (table := coming.result()) is not None:
+            coming = beside.submit(next, tables, None)
+            yield table
 
 
 def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Row]:
