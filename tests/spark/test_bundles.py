@@ -80,6 +80,30 @@ def test_a_large_part_lies_alone_and_may_become_small() -> None:
     assert Bundles.read(values(parts))[1] == {"merge/a": b"y"}
 
 
+def test_values_are_stored_in_order_though_they_are_pressed_ahead() -> None:
+    parts, held = FakeParts(), Bundles()
+    large = {f"merge/large/{number}": bytes([number]) * 5_000 for number in range(9)}
+    small = {f"merge/small/{number}": bytes([number]) * 700 for number in range(9)}
+    put = held.save(parts, small | large)
+    assert list(values(parts)) == [*large, "bundle/0", "bundle/1", "bundle/2", INDEX]
+    assert Bundles.read(values(parts))[1] == small | large
+    assert put == held.stored
+
+
+def test_a_store_that_fails_ends_the_save() -> None:
+    class Broken(FakeParts):
+        def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
+            if key == ("bundle/1",):
+                message = "the store is gone"
+                raise OSError(message)
+            super().updateValue(key, value)
+
+    parts = Broken()
+    with pytest.raises(OSError, match="the store is gone"):
+        Bundles().save(parts, {name: bytes(700) for name in NAMES})
+    assert set(values(parts)) == {"bundle/0"}  # and no index: Spark takes none of it
+
+
 def test_a_bundle_that_is_lost_is_named_when_its_parts_are_to_move() -> None:
     parts, held = FakeParts(), Bundles()
     held.save(parts, {"merge/a": b"1" * 10, "merge/b": b"2" * 900})
