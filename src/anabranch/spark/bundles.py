@@ -16,13 +16,13 @@ lives.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from anabranch.errors import StateError
+from anabranch.spark.ahead import ahead
 
 INDEX: Final = "index"
 BUNDLE: Final = "bundle/"
@@ -124,11 +124,11 @@ class Bundles:
             else:
                 large[name] = data
         small |= self._rescue(parts, sum(map(len, small.values())))
-        heaps = list(_heaps(small))
-        with ThreadPoolExecutor(1) as beside:  # while Spark takes a value, press the next
-            alone, tied = beside.map(press, large.values()), beside.map(_tied, heaps)
-            put = sum(self._put_alone(parts, *one) for one in zip(large, alone, strict=True))
-            put += sum(self._put_bundle(parts, *one) for one in zip(heaps, tied, strict=True))
+        # While Spark takes a value, the next one is pressed.
+        alone = ahead((name, press(data)) for name, data in large.items())
+        put = sum(self._put_alone(parts, *one) for one in alone)
+        tied = ahead((some, _tied(some)) for some in _heaps(small))
+        put += sum(self._put_bundle(parts, *one) for one in tied)
         for number in [n for n, one in self._bundles.items() if not one.living]:
             del self._bundles[number]
             parts.removeKey((f"{BUNDLE}{number}",))

@@ -12,7 +12,6 @@ kind.
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from anabranch.batch.batch import FOREVER_UNITS, KINDS, Ints
 from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import KIND, REPLICA, ElementSchema
+from anabranch.spark.ahead import ahead
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.depot import Depot, leaving
 from anabranch.spark.machine import slots
@@ -124,7 +124,8 @@ def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     with leaving(spec.depot) as leave:
-        for part, table in enumerate(_ahead(_gathered(batches))):
+        # Spark's side of a task stands still while nobody reads: so the next rows are read.
+        for part, table in enumerate(ahead(_gathered(batches))):
             rows = pack_table(spec, table, f"{partition:08d}", part)
             yield to_batch(leave(rows), spec.lanes)
     settle()
@@ -143,15 +144,6 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
             kept, rows, size = [], 0, 0
     if rows:
         yield pa.Table.from_batches(kept)
-
-
-def _ahead(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables; while one is packed, the next is read: Spark waits for its reader."""
-    with ThreadPoolExecutor(1) as beside:
-        coming = beside.submit(next, tables, None)
-        while (table := coming.result()) is not None:
-            coming = beside.submit(next, tables, None)
-            yield table
 
 
 def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Row]:
