@@ -61,8 +61,15 @@ def test_what_fails_while_rows_are_read_ahead_ends_the_task() -> None:
         next(packed)
 
 
-def test_a_reader_that_stops_early_is_let_go() -> None:
-    packed = pack_rows(SPEC, map(batch, range(0, 90, 10), [10] * 9))
+def test_a_task_that_stops_early_reads_no_further() -> None:
+    taken: list[int] = []
+
+    def coming() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 90, 10):
+            taken.append(first)
+            yield batch(first, 10)
+
+    packed = pack_rows(SPEC, coming())
     next(packed)
     packed.close()  # type: ignore[attr-defined]
-    assert list(packed) == []
+    assert taken == [0, 10]
