@@ -164,7 +164,7 @@ def test_parts_of_another_case_are_refused_by_both_names():
         R3State.from_parts(bags.store.parts, SCHEMA)
     saved = some_blocks(SavingAuto).store.parts
     with pytest.raises(
-        StateError, match=r"'anabranch merge r3' version 2.*merge r4' version 2"
+        StateError, match=r"'anabranch merge r3' version 3.*merge r4' version 2"
     ):
         R4State.from_parts(saved, SCHEMA)
     with pytest.raises(StateError, match="no part 'control'"):

@@ -304,9 +304,11 @@ def test_route_is_fixed_for_ever():
 PINNED = [11, 11, 0, 13, EVERY_LANE]
 
 
-def test_a_state_of_version_2_is_read():
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_state_of_a_later_version_is_read(version):
     """Three replicas, four events, one is settled; `d` and `f` are free."""
-    state = R3State.from_bytes(OLD.with_name("merge_r3_v2.state").read_bytes(), SCHEMA)
+    path = OLD.with_name(f"merge_r3_v{version}.state")
+    state = R3State.from_bytes(path.read_bytes(), SCHEMA)
     state.check()
     assert (state.live, state.frontier, len(state.settled)) == (4, 5, 1)
     kernel = Kernel(state)

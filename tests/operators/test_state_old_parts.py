@@ -21,6 +21,7 @@ from anabranch.operators.normalise_kernel import NormaliseState
 DATA = Path(__file__).parent / "data"
 KINDS = {
     "merge_r3_v2": R3State,
+    "merge_r3_v3": R3State,
     "merge_r3_policy_v1": R3PolicyState,
     "merge_r4_v2": R4State,
     "normalise_v2": NormaliseState,

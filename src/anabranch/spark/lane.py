@@ -59,6 +59,7 @@ class LaneSpec:
     final: bool = False
     direct: Direct | None = None
     depot: Depot | None = None
+    in_frames: bool = False
 
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""

@@ -130,12 +130,14 @@ def prepare(spec: MergeSpec) -> Prepared:
         columns=tuple(f"{field.name}: {field.type}" for field in schema.payload),
         founders=found.founders if found else _founders(folder),
         policy=str(case.policy),
+        format=found.format if found else runs.FORMAT,
     )
     if found:
         runs.require_same(found, run, spec.output)
     inbox = InboxSpec(run.inbox, schema, raw, lanes, by_start=case.by_start, strict=spec.strict)
     direct = Direct(shelves(spec.output.resolve(), schema, lanes), (PROGRESS,))
     lane = LaneSpec(run.run, lanes, case, Order(schema), strict=spec.strict, direct=direct)
+    lane = replace(lane, in_frames=run.in_frames)
     prepared = Prepared(spec, inbox, lane, run, is_new=found is None)
     if found:
         look_at(prepared).require_unchanged()

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 def in_lanes(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     """What the lanes make of a stream of parcels (rows of `LANE_ROWS`)."""
-    from anabranch.spark.processor import MergeProcessor
+    from anabranch.spark.processor import MergeFrames, MergeRows
 
-    rows = parcels.groupBy("key").transformWithStateInPandas(
-        MergeProcessor(spec),
+    groups = parcels.groupBy("key")
+    # Pandas costs a lane as much as a small trigger; only old checkpoints ask for it.
+    step = groups.transformWithStateInPandas if spec.in_frames else groups.transformWithState
+    rows = step(
+        MergeFrames(spec) if spec.in_frames else MergeRows(spec),
         outputStructType=LANE_ROWS,
         outputMode="append",
         timeMode="None",

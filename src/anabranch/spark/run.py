@@ -8,6 +8,8 @@ columns) is recorded there too.
 
 Format 1 kept each lane's state as one value and read file names instead of a control log; it
 is refused by name, since neither can be turned into the other while files are half consumed.
+Format 2 gave a lane its rows as pandas frames.  Spark remembers a stateful step by the way in
+which it is called, so a run that began so goes on so.
 """
 
 import json
@@ -23,7 +25,8 @@ from anabranch.spark.lock import FILE as LOCK
 from anabranch.spark.write import PROGRESS, trigger_folder
 
 FILE: Final = "_run.json"
-FORMAT: Final = 2
+FORMAT: Final = 3
+_READS: Final = (2, 3)
 
 _BESIDE: Final = f".{FILE}."
 
@@ -41,6 +44,11 @@ class Run:
     founders: tuple[str, ...]
     policy: str = "default"
     format: int = FORMAT
+
+    @property
+    def in_frames(self) -> bool:
+        """Whether its lanes get pandas frames."""
+        return self.format == 2
 
 
 def new_id() -> str:
@@ -175,10 +183,11 @@ def read(folder: Path) -> Run | None:
         return None
     try:
         fields = json.loads(path.read_text())
-        if fields["format"] != FORMAT:
+        if fields["format"] not in _READS:
+            known = " and ".join(map(str, _READS))
             message = (
                 f"{path}: written in format {fields['format']}, this version of anabranch "
-                f"reads format {FORMAT}; use the version that wrote it, or start a new run"
+                f"reads formats {known}; use the version that wrote it, or start a new run"
             )
             raise StateError(message)
         columns, founders = tuple(fields.pop("columns")), tuple(fields.pop("founders"))

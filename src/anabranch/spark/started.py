@@ -286,7 +286,7 @@ def start(
         for shelf in direct.shelves:
             clear_staged(Path(shelf.folder))
         spec = replace(merged.spec, run=run.run, final=FINAL in given, direct=direct)
-        spec = replace(spec, depot=depot)
+        spec = replace(spec, depot=depot, in_frames=run.in_frames)
         started = StartedMerge(merged, writer, on_trigger)
         started.lock = lock
         started.run(spec, once=once, interval=interval)
@@ -312,7 +312,9 @@ def _run(merged: "Merged", folder: Path | None, sinks: Mapping[str, Sink]) -> ru
     found = None if folder is None else runs.read(folder)
     number = found.run if found else merged.spec.run
     names = tuple(founder.name for founder in merged.spec.founders)
-    wanted = runs.Run(run=number, inbox="", founders=names, **describe(merged))
+    written = found.format if found else runs.FORMAT
+    fixed = describe(merged)
+    wanted = runs.Run(run=number, inbox="", founders=names, format=written, **fixed)
     if found is not None and folder is not None:
         runs.require_same(found, wanted, folder)
         runs.require_written(folder, folder)  # the records of the triggers are there too

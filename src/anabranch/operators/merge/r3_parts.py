@@ -25,7 +25,7 @@ from anabranch.operators.merge.settled_codec import read_settled_parts
 from anabranch.operators.state_codec import column_of
 from anabranch.operators.state_parts import Blocks, Saved, read_blocks
 
-_KIND: Final = replace(codec.KIND, reads=(2,))
+_KIND: Final = replace(codec.KIND, reads=(2, 3))
 
 
 def write_parts(state: R3State, since: int | None) -> Saved:
@@ -78,15 +78,16 @@ class NodesInBlocks:
 
 
 def _read_nodes(state: R3State, parts: Mapping[str, bytes], control: Control) -> None:
-    none = codec.node_table(state, np.empty(0, np.int64))
-    tables, payloads = [none], [control.empty]
+    members, none = state.members, codec.node_table(state, np.empty(0, np.int64))
+    tables, payloads, all_rows = [none], [control.empty], [codec.read_nodes(none, members, [])]
     for nodes, _, payload in read_blocks(parts, control.blocks, _KIND):
+        columns = read_table(payload) if payload.num_columns else []
         tables.append(nodes)
         payloads.append(payload)
+        all_rows.append(codec.read_nodes(nodes, members, columns))
     ids = np.concatenate([column_of(table, "node") for table in tables])
-    rows = np.concatenate([codec.read_rows(table, state.members) for table in tables])
-    payload = read_table(pa.concat_tables(payloads)) if len(control.empty.schema) else []
-    state.nodes.restore(ids, rows, payload, 0)
+    held = read_table(pa.concat_tables(payloads)) if len(control.empty.schema) else []
+    state.nodes.restore(ids, np.concatenate(all_rows), held, 0)
     date_blocks(state.nodes, control.blocks)
 
 

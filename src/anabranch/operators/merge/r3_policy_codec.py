@@ -24,7 +24,7 @@ from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.members_codec import members_table, read_members
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.r3_codec import (
-    node_table,
+    named_table,
     payload_table,
     read_rows,
 )
@@ -156,7 +156,7 @@ def events_table(state: R3PolicyState, ids: Ints) -> pa.Table:
     for i, serial in enumerate(state.members.serial.tolist()):
         more[f"held_{serial}"] = book[:, HELD + 2 * i]
         more[f"held_end_{serial}"] = book[:, HELD + 2 * i + 1]
-    table = node_table(cast("Any", state), ids)
+    table = named_table(cast("Any", state), ids)
     for name, column in zip(more, to_table(more).columns, strict=True):
         table = table.append_column(name, column)
     return table
