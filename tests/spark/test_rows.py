@@ -10,7 +10,7 @@ from anabranch.batch.codec import to_elements
 from anabranch.batch.parcel import unpack
 from anabranch.model.element import Insert
 from anabranch.spark import rows
-from anabranch.spark.parcels import DATA
+from anabranch.spark.parcels import DATA, delivered
 from anabranch.spark.rows import RowsSpec, pack_rows
 
 SPEC = RowsSpec(SCHEMA, order=(), lanes=1, names=("west",))
@@ -34,7 +34,7 @@ def batch(first: int, count: int) -> pa.RecordBatch:
 
 def test_parcels_have_the_rows_in_the_order_in_which_they_came() -> None:
     crossed = [
-        row
+        delivered(row)
         for b in pack_rows(SPEC, map(batch, range(0, 90, 10), [10] * 9))
         for row in b.to_pylist()
     ]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,8 +19,19 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import ViolationError
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.spark.depot import Depot, leaving
-from anabranch.spark.parcels import DATA, PARCEL_ROWS, Row, in_every_lane, pieces, to_batch
+from anabranch.spark.parcels import (
+    DATA,
+    PARCEL_ROWS,
+    Row,
+    in_every_lane,
+    lane_keys,
+    pieces,
+    to_batch,
+)
 from anabranch.spark.worker import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
@@ -51,11 +63,26 @@ def pack(spec: InboxSpec, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     settle()
 
 
-def pack_control(lanes: int, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What Spark maps over entries of a log that names no files."""
-    for entry in _entries(entries):
-        rows = in_every_lane({**_base(entry), "part": 0}, lanes)
-        yield to_batch(rows, lanes)
+def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
+    """Entries of a log that names no files, as they cross Spark.
+
+    By Spark's own expressions: a trigger without entries has nothing of them in its plan.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keys = lane_keys(lanes)
+    each = [F.struct(F.lit(keys[n]).alias("key"), F.lit(n).alias("lane")) for n in range(lanes)]
+    told = entries.select(F.explode(F.array(*each)).alias("to"), "*")
+    same = ["replica", "attachment", "log", "file", "entry"]
+    guarantee = F.col("guarantee").cast("string").alias("guarantee")
+    head = F.struct(F.col("to.lane"), *same, guarantee, F.lit(0).alias("part"))
+    nothing = F.lit(None).cast("binary")
+    return told.select(
+        F.col("to.key").alias("key"),
+        F.to_json(head).alias("head"),
+        nothing.alias("parcel"),
+        nothing.alias("places"),
+    )
 
 
 def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:

@@ -6,8 +6,18 @@ membership in the same trigger, if only by an empty parcel: lanes agree on who t
 
 `places` is an Arrow table beside the parcel: row i says where element i came from, so that
 what is quarantined later can be named, and so that a lane can put elements into order.
-`address` is where both wait instead, on one machine (`anabranch.spark.depot`).
-`note` is JSON for lane 0 alone: what was read, and which rows are no elements.
+
+    lane, replica, attachment    whose parcel it is, and for which lane
+    log, file, part              the order of parcels within a replica and attachment
+    entry                        data, or attach and detach with their guarantee
+    guarantee                    a number as text
+    address                      where parcel and places wait instead, on one machine
+                                 (`anabranch.spark.depot`)
+    note                         JSON for lane 0 alone: what was read, and which rows are no
+                                 elements
+
+Spark plans its stateful step anew in every trigger, column by column; so all but the two values
+cross it as one text, `head`.
 """
 
 import json
@@ -27,22 +37,17 @@ from anabranch.operators.merge.route import route
 PARCELS: Final = pa.schema(
     [
         ("key", pa.int32()),
-        ("lane", pa.int32()),
-        ("replica", pa.string()),
-        ("attachment", pa.int32()),
-        ("log", pa.int64()),
-        ("file", pa.string()),
-        ("part", pa.int32()),
-        ("entry", pa.string()),
-        ("guarantee", pa.string()),  # a number as text: pandas would make it a float
+        ("head", pa.string()),
         ("parcel", pa.binary()),
         ("places", pa.binary()),
-        ("address", pa.string()),
-        ("note", pa.string()),
     ]
 )
-"""Spark shuffles by `key`.  Within a replica and attachment, (`log`, `file`, `part`) is the
-order of parcels."""
+"""Spark shuffles by `key`."""
+
+_VALUES: Final = ("parcel", "places")
+_WHOSE: Final = ("lane", "replica", "attachment")
+_ORDER: Final = ("log", "file", "part")
+_HEAD: Final = (*_WHOSE, *_ORDER, "entry", "guarantee", "address", "note")
 
 PARCEL_ROWS: Final = 1 << 16
 """The most rows of a parcel: a value that crosses Spark must stay far below two gigabytes."""
@@ -82,8 +87,20 @@ def in_every_lane(base: Row, lanes: int, facts: Row | None = None) -> list[Row]:
 def to_batch(rows: Sequence[Row], lanes: int) -> pa.RecordBatch:
     """Rows as Spark takes them; what they still have with them is packed."""
     keys = lane_keys(lanes)
-    keyed = [{**packed(row), "key": keys[row["lane"]]} for row in rows]
+    keyed = [{"key": keys[row["lane"]], **_crossing(packed(row))} for row in rows]
     return pa.RecordBatch.from_pylist(keyed, schema=PARCELS)
+
+
+def _crossing(row: Row) -> Row:
+    values = {name: row.get(name) for name in _VALUES}
+    told = {n: v for n, v in row.items() if n not in _VALUES and v is not None}
+    return {"head": json.dumps(told), **values}
+
+
+def delivered(row: Row) -> Row:
+    """A row that crossed Spark, as it was."""
+    head: Row = dict.fromkeys(_HEAD) | json.loads(row["head"])
+    return head | {name: row[name] for name in _VALUES}
 
 
 def packed(row: Row) -> Row:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from anabranch.spark.forms import LANE_ARROW, LANE_ROWS, travelling
 from anabranch.spark.lane import LaneSpec, make
 from anabranch.spark.listen import observed
+from anabranch.spark.parcels import delivered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,8 +35,8 @@ def in_lanes_once(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     """The same for a batch DataFrame: every lane takes one trigger's steps, and ends."""
 
     def work(table: pa.Table) -> pa.Table:
-        parcels = table.to_pylist()
-        made = list(make(int(parcels[0]["lane"]), spec.new_lane(), parcels, spec))
+        parcels = [delivered(row) for row in table.to_pylist()]
+        made = list(make(parcels[0]["lane"], spec.new_lane(), parcels, spec))
         return pa.Table.from_pylist(travelling(made), schema=LANE_ARROW)
 
     return parcels.groupBy("key").applyInArrow(work, LANE_ROWS)

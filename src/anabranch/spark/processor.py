@@ -21,6 +21,7 @@ from anabranch.spark.bundles import Parts
 from anabranch.spark.direct import Written
 from anabranch.spark.forms import LANE_COLUMNS, travelling
 from anabranch.spark.lane import LaneSpec, make
+from anabranch.spark.parcels import delivered
 from anabranch.spark.store import WARM, load, store
 from anabranch.spark.worker import settle
 from anabranch.spark.write import PROGRESS, STAGED_FILES
@@ -46,7 +47,7 @@ class MergeRows(StatefulProcessor):
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[Row]:
         """One trigger of one lane."""
-        parcels = [row.asDict() for row in rows]
+        parcels = [delivered(row.asDict()) for row in rows]
         yield from (Row(**row) for row in _step(self._spec, self._parts, parcels))
         settle()
 
@@ -74,7 +75,7 @@ class MergeFrames(StatefulProcessor):
         import pandas as pd
 
         parcels: list[dict[str, Any]] = [
-            parcel for frame in rows for parcel in frame.to_dict("records")
+            delivered(row) for frame in rows for row in frame.to_dict("records")
         ]
         made = _step(self._spec, self._parts, parcels)
         yield pd.DataFrame(made, columns=list(LANE_COLUMNS))
@@ -94,7 +95,7 @@ def _parts(handle: StatefulProcessorHandle) -> Parts:
 
 def _step(spec: LaneSpec, parts: Parts, parcels: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What a lane makes of its parcels, as it crosses Spark; its state is stored."""
-    number = int(parcels[0]["lane"])
+    number = parcels[0]["lane"]
     if spec.depot is not None:
         parcels = spec.depot.fetch(parcels)
     which = spec.lane_id(number)

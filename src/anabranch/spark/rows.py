@@ -77,11 +77,16 @@ def packed(
     spec = RowsSpec(schema, stream.order, lanes, by_start, names, _unused(df), depot)
     copies = [one for _, one in stream.copies] or [df]
     coded = [_coded(one, number, spec.word) for number, one in enumerate(copies)]
-    df = reduce(lambda all_, one: all_.unionByName(one), coded)
+    df = reduce(_union, coded)
     # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
     tasks = slots(df.sparkSession) if stream.is_streaming else None
     df = df if tasks is None else df.coalesce(tasks)
     return df.mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
+
+
+def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
+    """The rows of both; by name only if need be, which is one more step to plan."""
+    return df.union(other) if df.columns == other.columns else df.unionByName(other)
 
 
 def _unused(df: "DataFrame") -> str:

@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,7 +23,6 @@ from anabranch.batch.schema import TimeType
 from anabranch.errors import StateError, UsageError
 from anabranch.sources.durations import to_units
 from anabranch.spark import run as runs
-from anabranch.spark.columns import spark_schema
 from anabranch.spark.connect import is_connect
 from anabranch.spark.control import ENTRIES, FOLDER, ControlLog
 from anabranch.spark.depot import Depot, depot_for
@@ -35,7 +33,6 @@ from anabranch.spark.forms import LATE
 from anabranch.spark.inbox import pack_control
 from anabranch.spark.lane import LaneSpec
 from anabranch.spark.lock import DriverLock
-from anabranch.spark.parcels import PARCELS
 from anabranch.spark.plan import escaped, in_lanes, shuffled_into
 from anabranch.spark.progress import Record, Totals, Warner, read_totals
 from anabranch.spark.views import CHANGES, Views
@@ -164,10 +161,7 @@ class StartedMerge:
         parcels = self._merged.parcels(spec.depot)
         if self._writer.control is not None:
             entries = spark.readStream.schema(ENTRIES).json(escaped(str(self._writer.control)))
-            packed = entries.mapInArrow(
-                partial(pack_control, spec.lanes), spark_schema(PARCELS)
-            )
-            parcels = parcels.union(packed)
+            parcels = parcels.union(pack_control(entries, spec.lanes))
         each, remote = self._each(), is_connect(spark)
         if remote:
             self._follower = self._follow()

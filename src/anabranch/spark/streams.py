@@ -261,10 +261,12 @@ def _stream(df: "DataFrame", ordering: tuple[str, ...], where: str, **rest: Any)
     for column in TIME_COLUMNS:
         if column not in fields:
             df = df.withColumn(column, F.lit(None).cast(kind))
-        elif fields[column].typeName() != kind:
+        elif fields[column].simpleString() != kind:
             df = df.withColumn(column, F.col(column).cast(kind))
     reserved = [c for c in (KIND, START, END, OLD_END, SEQ, REPLICA) if c in df.columns]
-    df = df.select(*reserved, *(_quoted(c) for c in schema.payload.names), *order)
+    wanted = [*reserved, *schema.payload.names, *order]
+    if df.columns != wanted:  # each step is planned again in every trigger
+        df = df.select(*(_quoted(c) for c in wanted))
     return Stream(df, schema, order, ordering, is_ntz="timestamp_ntz" in zoned, **rest)
 
 
