@@ -127,6 +127,22 @@ def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path)
     assert all(int(path.read_text()) > 0 for path in calls.iterdir())
 
 
+def test_a_run_that_began_with_pandas_frames_goes_on_with_them(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged, ck, out = stream_of(spark, tmp_path), tmp_path / "ck", tmp_path / "out"
+    later = tmp_path / "west" / "1.parquet"
+    later.rename(tmp_path / "held")
+    with monkeypatch.context() as before:
+        before.setattr(runs, "FORMAT", 2)
+        merged.start(ck, once=True, elements=out).wait()
+    (tmp_path / "held").rename(later)
+    merged.start(ck, once=True, elements=out).wait()
+    assert runs.read(ck) == runs.read(out)
+    assert runs.read(ck).in_frames  # type: ignore[union-attr]
+    assert history(spark.read.parquet(f"{out}/*").collect()) == TRUTH
+
+
 def test_parcels_wait_in_the_checkpoint_only_while_a_trigger_runs(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from merging import Place
 from anabranch.batch.schema import TimeType
 from anabranch.errors import FileError, SchemaError, StateError, UsageError, ViolationError
 from anabranch.sources.compare import check
+from anabranch.spark import run as runs
 from anabranch.spark.merge import prepare, start
 from anabranch.spark.read import read_output
 
@@ -84,6 +86,24 @@ def test_a_restart_goes_on_where_it_stopped(spark: Any, place: Place) -> None:
     assert place.check().ok
     seqs = [row.seq for row in read_output(spark, place.output).select("seq").collect()]
     assert len(set(seqs)) == len(seqs)
+
+
+def test_a_run_that_began_with_pandas_frames_goes_on_with_them(
+    spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark knows a stateful step by how it is called, and refuses another."""
+    place.generate()
+    held = hold_back(place, 0.5)
+    with monkeypatch.context() as before:
+        before.setattr(runs, "FORMAT", 2)
+        place.merge(spark)
+    give_back(held)
+    after = place.merge(spark)
+    assert runs.read(place.checkpoint) == replace(prepare(place.spec()).run, format=2)
+    step = (place.checkpoint / "state" / "0" / "_metadata" / "v2" / "0").read_text()
+    assert "transformWithStateInPandas" in step
+    assert after.adds_up
+    assert place.check().ok
 
 
 def test_a_crash_before_the_commit_doubles_nothing(spark: Any, place: Place) -> None:
@@ -247,7 +267,7 @@ def test_a_checkpoint_of_the_first_format_is_refused_by_name(spark: Any, place: 
     for folder in (place.output, place.checkpoint):
         note = json.loads((folder / "_run.json").read_text())
         (folder / "_run.json").write_text(json.dumps({**note, "format": 1}))
-    with pytest.raises(StateError, match=r"written in format 1, .* reads format 2"):
+    with pytest.raises(StateError, match=r"written in format 1, .* reads formats 2 and 3"):
         prepare(place.spec())
 
 

@@ -7,6 +7,7 @@ folder that only this user can enter.
 """
 
 import atexit
+import os
 import shutil
 import socket
 import tempfile
@@ -29,9 +30,12 @@ def socket_settings() -> dict[str, str]:
 
 @cache
 def _folder() -> Path | None:
-    """A new folder of this process, for its user alone; it goes with the process."""
+    """A new folder of this process, for its user alone; it goes with the process.
+
+    One that was killed leaves it to `anabranch clean`, which knows by the name whose it was.
+    """
     try:
-        folder = Path(tempfile.mkdtemp(prefix="anabranch-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"anabranch-sockets-{os.getpid()}-"))
     except OSError:
         return None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
