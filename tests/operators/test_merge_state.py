@@ -1,5 +1,6 @@
 """The state of merge R3: it survives its bytes, is refused by name, and checks itself."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,34 @@ def test_a_state_survives_its_bytes():
         ("1", True, None),
         ("2", True, None),
     ]
+
+
+@pytest.mark.parametrize("way", ["bytes", "parts"])
+def test_times_come_back_however_far_they_are_from_each_other(way):
+    """They are saved as distances, which wrap around."""
+    far = 2**63 - 2
+    kernel = Kernel()
+    kernel.attach("silent")
+    said = [
+        Insert("a", -far, far),
+        Insert("b", far - 1, math.inf),
+        Insert("c", 1 - far, math.inf),
+    ]
+    kernel.take("1", said)
+    kernel.take("2", [Insert("a", -far, far), Insert("d", -far, 1 - far)])
+    state = kernel.state
+    if way == "bytes":
+        again = R3State.from_bytes(state.to_bytes(), SCHEMA)
+    else:
+        again = R3State.from_parts(state.parts().written, SCHEMA)
+    again.check()
+    was, now = state.events(), again.events()
+    assert (was.start.tolist(), was.output_end.tolist()) == (
+        now.start.tolist(),
+        now.output_end.tolist(),
+    )
+    assert was.ends.tolist() == now.ends.tolist()
+    assert ABSENT in was.ends
 
 
 def test_an_empty_state_survives_its_bytes():

@@ -143,6 +143,23 @@ def test_a_run_that_began_with_pandas_frames_goes_on_with_them(
     assert history(spark.read.parquet(f"{out}/*").collect()) == TRUTH
 
 
+def test_a_plan_has_no_step_that_changes_nothing(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark plans each of them again in every trigger."""
+    plain = spark.createDataFrame(EAST, PLAIN).select(
+        "kind", "start", "end", "old_end", "seq", "name"
+    )
+    assert ab.elements(plain).df is plain
+    run = stream_of(spark, tmp_path).start(tmp_path / "ck", once=True)
+    run.wait()
+    capsys.readouterr()
+    run.query.explain()
+    plan = capsys.readouterr().out
+    assert "TransformWithState" in plan
+    assert "Generate" not in plan  # nobody came or went
+
+
 def test_parcels_wait_in_the_checkpoint_only_while_a_trigger_runs(
     spark: Any, tmp_path: Path
 ) -> None:
