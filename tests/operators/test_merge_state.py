@@ -71,11 +71,8 @@ def test_times_come_back_however_far_they_are_from_each_other(way):
         again = R3State.from_parts(state.parts().written, SCHEMA)
     again.check()
     was, now = state.events(), again.events()
-    assert (was.start.tolist(), was.output_end.tolist()) == (
-        now.start.tolist(),
-        now.output_end.tolist(),
-    )
-    assert was.ends.tolist() == now.ends.tolist()
+    for name in ("start", "high", "low", "output_end", "ends"):
+        assert getattr(was, name).tolist() == getattr(now, name).tolist(), name
     assert ABSENT in was.ends
 
 
