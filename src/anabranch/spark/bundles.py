@@ -9,9 +9,9 @@ own names.
     merge/NAME    a large part
 
 A part that is written again, or deleted, is dead where it lay.  A bundle without a living part
-is written over by the next new one, or removed.  When much more is dead than lives, the living
-parts of the deadest bundle are written anew beside what a save writes, so what is stored stays
-within a few times of what lives.
+is removed.  When much more is dead than lives, the living parts of the deadest bundle are
+written anew beside what a save writes, so what is stored stays within a few times of what
+lives.
 """
 
 import json
@@ -128,11 +128,8 @@ class Bundles:
         alone = ahead((name, press(data)) for name, data in large.items())
         put = sum(self._put_alone(parts, *one) for one in alone)
         tied = ahead((some, _tied(some)) for some in _heaps(small))
-        empty = [number for number, one in self._bundles.items() if not one.living]
-        for some, value in tied:
-            number = empty.pop() if empty else self._next
-            put += self._put_bundle(parts, number, some, value)
-        for number in empty:
+        put += sum(self._put_bundle(parts, *one) for one in tied)
+        for number in [n for n, one in self._bundles.items() if not one.living]:
             del self._bundles[number]
             parts.removeKey((f"{BUNDLE}{number}",))
         index = {number: list(one.living) for number, one in self._bundles.items()}
@@ -154,12 +151,10 @@ class Bundles:
         self.alone[name] = len(pressed)
         return len(pressed)
 
-    def _put_bundle(
-        self, parts: Parts, number: int, some: Mapping[str, bytes], value: bytes
-    ) -> int:
-        parts.updateValue((f"{BUNDLE}{number}",), (value,))
+    def _put_bundle(self, parts: Parts, some: Mapping[str, bytes], value: bytes) -> int:
+        parts.updateValue((f"{BUNDLE}{self._next}",), (value,))
         living = {name: len(data) for name, data in some.items()}
-        self._hold(number, _Bundle(sum(living.values()), len(value), living))
+        self._hold(self._next, _Bundle(sum(living.values()), len(value), living))
         return len(value)
 
     def _rescue(self, parts: Parts, coming: int) -> dict[str, bytes]:
