@@ -20,7 +20,7 @@ def in_lanes(parcels: "DataFrame", spec: LaneSpec) -> "DataFrame":
     from anabranch.spark.processor import MergeFrames, MergeRows
 
     groups = parcels.groupBy("key")
-    # Pandas costs a lane as much as a small trigger; only old checkpoints ask for it.
+    # Frames around a handful of rows cost more than the rows: only for runs that began so.
     step = groups.transformWithStateInPandas if spec.in_frames else groups.transformWithState
     rows = step(
         MergeFrames(spec) if spec.in_frames else MergeRows(spec),
