@@ -19,22 +19,22 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from merging.clock import RESULTS, machine
 from triggers.feed import Feed
-from triggers.race import Turn, race, ratios, summary, take_turn
+from triggers.race import Turn, compiling, race, ratios, summary, take_turn
 from triggers.sides import PROVIDERS, TICKS, Inbox, Merge, Native, Side
 
 import anabranch as ab
 
 RESULT = RESULTS / "spark_native.json"
-WARM = 40
-"""Turns that do not count: by then Java has compiled most of what it will compile."""
+WARM = 60
+"""Turns that do not count: by then Java has compiled nearly all (a result's `compiled_ms`)."""
 
-MEASURED = 21
+MEASURED = 41
 
 _SETTINGS = {
     # Queries that wait for their turn say nothing; keys are evicted in triggers with rows.
@@ -45,8 +45,16 @@ _SETTINGS = {
 Part = dict[str, Any]
 
 
-def run(make: Callable[[Path], list[Side]], *, warm: int = WARM) -> dict[str, list[Turn]]:
-    """Let sides race; the turns that count, by side."""
+@dataclass(frozen=True)
+class Raced:
+    """The turns that count, by side; and how much Java compiled, in every ten turns."""
+
+    turns: dict[str, list[Turn]]
+    compiled_ms: list[int]
+
+
+def run(make: Callable[[Path], list[Side]]) -> Raced:
+    """Let sides race."""
     with tempfile.TemporaryDirectory(prefix="spark_native_") as name:
         spark = ab.session(config=_SETTINGS)
         sides = make(Path(name))
@@ -62,7 +70,8 @@ def run(make: Callable[[Path], list[Side]], *, warm: int = WARM) -> dict[str, li
             side.query.stop()
             side.check()
         spark.stop()
-    return {name: told[warm:] for name, told in found.items()}
+    counted = {name: told[WARM:] for name, told in found.items()}
+    return Raced(counted, compiling(found, every=10))
 
 
 def against_native(feed: Feed) -> Part:
@@ -77,15 +86,15 @@ def against_native(feed: Feed) -> Part:
             sides.append(Native(*place(provider, at), provider=provider))
         return sides
 
-    found = run(make)
-    part = _part(feed, found)
+    raced = run(make)
+    part, turns = _part(feed, raced), raced.turns
     for mine in ("merge", "inbox"):
-        others = {name: ratios(found[name], found[mine]) for name in PROVIDERS}
+        others = {name: ratios(turns[name], turns[mine]) for name in PROVIDERS}
         part[f"native_to_{mine}"] = others
     return part
 
 
-def against_itself(feeds: dict[str, Feed], *, warm: int) -> Part:
+def against_itself(feeds: dict[str, Feed]) -> Part:
     """Merge of several feeds; ratios to the first."""
 
     def make(folder: Path) -> list[Side]:
@@ -94,17 +103,19 @@ def against_itself(feeds: dict[str, Feed], *, warm: int) -> Part:
             for at, (name, feed) in enumerate(feeds.items())
         ]
 
-    found = run(make, warm=warm)
+    raced = run(make)
     first, *rest = feeds
-    compared = {f"{name}_to_{first}": ratios(found[name], found[first]) for name in rest}
-    return _part(feeds[first], found) | compared
+    turns = raced.turns
+    compared = {f"{name}_to_{first}": ratios(turns[name], turns[first]) for name in rest}
+    return _part(feeds[first], raced) | compared
 
 
-def _part(feed: Feed, found: dict[str, list[Turn]]) -> Part:
+def _part(feed: Feed, raced: Raced) -> Part:
     return {
         "rows_per_trigger": feed.rows_per_trigger,
         "payload_bytes": feed.payload,
-        "sides": {name: summary(told) for name, told in found.items()},
+        "compiled_ms": raced.compiled_ms,
+        "sides": {name: summary(told) for name, told in raced.turns.items()},
     }
 
 
@@ -123,7 +134,7 @@ def bytes1000() -> Part:
 def revisions() -> Part:
     plain = Feed(rows=50_000, turns=WARM + MEASURED, live=150_000, payload=100)
     feeds = {"inserts": plain, "revisions": replace(plain, revisions=0.3)}
-    return against_itself(feeds, warm=WARM)
+    return against_itself(feeds)
 
 
 def small() -> Part:
@@ -132,10 +143,9 @@ def small() -> Part:
 
 
 def state() -> Part:
-    """The larger state is filled before a turn counts."""
-    turns = 54 + MEASURED
-    few = Feed(rows=20_000, turns=turns, live=100_000, payload=100)
-    return against_itself({"live_1": few, "live_10": replace(few, live=1_000_000)}, warm=54)
+    """The larger state is filled, which takes fifty turns, before a turn counts."""
+    few = Feed(rows=20_000, turns=WARM + MEASURED, live=100_000, payload=100)
+    return against_itself({"live_1": few, "live_10": replace(few, live=1_000_000)})
 
 
 PARTS: dict[str, Callable[[], Part]] = {

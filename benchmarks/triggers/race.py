@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from triggers.compilers import compiled_ms
 from triggers.feed import deliver
 from triggers.sides import Inbox, Side
 
@@ -30,7 +31,7 @@ def race(sides: Sequence[Side], *, turns: int) -> dict[str, list[Turn]]:
 
 def take_turn(side: Side, turn: int) -> Turn:
     """Hand the files of a turn to a side, and wait until its trigger is committed."""
-    last = side.last
+    last, compiled = side.last, compiled_ms()
     if not (isinstance(side, Inbox) and turn == 0):  # has them already
         _wait_for_phase(side.tick / 1000)
         deliver(side.made, side.inbox, turn)
@@ -41,6 +42,7 @@ def take_turn(side: Side, turn: int) -> Turn:
         found["rows"] += more["rows"]
     side.last = found["id"]
     side.rows += found["rows"]
+    found["compiled_ms"] = compiled_ms() - compiled
     return found
 
 
@@ -111,6 +113,13 @@ def ratios(over: Sequence[Turn], under: Sequence[Turn]) -> dict[str, float]:
     """How many times longer the first took, pair by pair."""
     pairs = zip(times(over), times(under), strict=True)
     return spread([one / other for one, other in pairs])
+
+
+def compiling(found: dict[str, list[Turn]], every: int) -> list[int]:
+    """Milliseconds that Java compiled in a turn of all sides: the median of so many turns."""
+    by_turn = zip(*found.values(), strict=True)
+    turns = [sum(one["compiled_ms"] for one in sides) for sides in by_turn]
+    return [round(median(turns[at : at + every])) for at in range(0, len(turns), every)]
 
 
 def summary(turns: Sequence[Turn]) -> dict[str, Any]:

@@ -43,3 +43,16 @@ def test_the_driver_gets_a_third_within_bounds(
 ) -> None:
     monkeypatch.setattr(machine, "memory_bytes", lambda: gibibytes * machine.GIB)
     assert machine.driver_memory() == heap
+
+
+@pytest.mark.parametrize(
+    ("heap", "region"),
+    [("64g", 32), ("4096m", 16), ("4G", 16), ("3072mb", 8), ("1024", 4), ("700m", 2)],
+)
+def test_a_heap_has_at_least_256_regions(heap: str, region: int) -> None:
+    assert machine.heap_options(heap) == f"-XX:G1HeapRegionSize={region}m"
+
+
+@pytest.mark.parametrize("heap", ["lots", "", "-1g", "1.5g"])
+def test_of_a_heap_that_is_no_size_nothing_is_said(heap: str) -> None:
+    assert machine.heap_options(heap) == ""

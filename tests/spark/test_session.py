@@ -162,8 +162,12 @@ def test_a_path_with_blanks_and_a_second_session_work(tmp_path: Path) -> None:
     ran = run_python(
         """
 from pathlib import Path
+from anabranch.spark import machine
 from anabranch.spark.session import session, log_file
-spark = session(master="local[1]", log_path=Path("a log"))
+ours, mine = machine.heap_options(machine.driver_memory()), "-XX:G1HeapRegionSize=4m"
+options = {"spark.driver.extraJavaOptions": mine}
+spark = session(master="local[1]", log_path=Path("a log"), config=options)
+assert spark.conf.get("spark.driver.extraJavaOptions").split()[-2:] == [ours, mine]
 first = log_file()
 spark.stop()
 spark = session(master="local[1]", config={"spark.sql.shuffle.partitions": "3"})

@@ -73,3 +73,21 @@ def driver_memory() -> str:
     """
     mebibytes = min(4 * GIB, max(GIB, memory_bytes() // 3)) >> 20
     return f"{mebibytes}m"
+
+
+def heap_options(memory: str) -> str:
+    """What Java should know of a heap of this size, so large values need no care of their own.
+
+    Java's usual collector keeps a heap in regions, a two-thousandth of it each.  A value that
+    fills half of one is *humongous*: as soon as a few came, all that lives is marked beside the
+    work.  The rows of a file and the parts of a state are such values, in every trigger.
+
+    >>> heap_options("4g"), heap_options("700m")
+    ('-XX:G1HeapRegionSize=16m', '-XX:G1HeapRegionSize=2m')
+    """
+    found = re.fullmatch(r"(\d+)([mg]?)b?", memory.strip().lower())
+    if found is None:  # Spark says what is wrong with it
+        return ""
+    mebibytes = int(found[1]) << (10 if found[2] == "g" else 0)
+    largest = min(32, max(1, mebibytes // 256))
+    return f"-XX:G1HeapRegionSize={1 << largest.bit_length() - 1}m"

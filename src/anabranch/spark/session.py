@@ -194,7 +194,9 @@ def _start(
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     local = asked.get(where, "local[*]").startswith("local")
     settings = {where: "local[*]", **defaults(local=local), **asked}
-    settings[JAVA_OPTIONS] = f"{_log_options(spark_log)} {asked.get(JAVA_OPTIONS, '')}".strip()
+    heap = machine.heap_options(settings["spark.driver.memory"])
+    options = (_log_options(spark_log), heap, asked.get(JAVA_OPTIONS, ""))
+    settings[JAVA_OPTIONS] = " ".join(filter(None, options))  # the last word is the user's
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
