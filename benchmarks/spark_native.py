@@ -32,7 +32,7 @@ import anabranch as ab
 
 RESULT = RESULTS / "spark_native.json"
 WARM = 60
-"""Turns that do not count: by then Java has compiled nearly all (a result's `compiled_ms`)."""
+"""Turns that do not count; how much Java still compiles after them is in `compiled_ms`."""
 
 MEASURED = 41
 
