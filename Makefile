@@ -20,6 +20,12 @@ SEED ?= 0
 FIG ?=
 export UV
 
+# Compiled kernels outlive a checkout: an entry of this folder is named by the content that it
+# was compiled from (src/anabranch/batch/kernel.py).
+CACHES := $(or $(XDG_CACHE_HOME),$(HOME:%=%/.cache),/tmp)/anabranch
+NUMBA_CACHE_DIR ?= $(CACHES)/kernels
+export NUMBA_CACHE_DIR
+
 # The suffix of the line is the help text.
 .PHONY: help
 help:  ## list the commands
@@ -52,7 +58,9 @@ test-fast: $(READY)  ## unit tests, laws and doctests; no Spark, no packaging
 
 .PHONY: test
 test: check  ## all that CI checks: check, every test (Spark and packaging too)
-	@ANABRANCH_PROFILE=ci $(BIN)/pytest -m "not deep"
+	@mkdir -p $(NUMBA_CACHE_DIR)
+	@find $(NUMBA_CACHE_DIR) -mindepth 1 -maxdepth 1 -mtime +14 -exec rm -rf {} +
+	@ANABRANCH_PROFILE=ci $(BIN)/python .ci/tests.py
 
 .PHONY: test-deep
 test-deep: $(READY)  ## heavy runs and laws tried hard, resumable: PART=path or 'path -k words'; SEED=n

@@ -13,13 +13,14 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+from merging import separate
 from merging.clock import machine, report
+from merging.separate import SeparateState
 from merging.steps import Step, steps
 
-from anabranch.operators.merge import r3_kernel, r3_separate_kernel
-from anabranch.operators.merge.r3_separate_kernel import SeparateState
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.sources.generate import Workload
+from anabranch.generator.workload import Workload
+from anabranch.operators.contract import Inputs
+from anabranch.operators.merge.state import MergeState
 
 LIVE = 100_000
 PAYLOAD = 1_000
@@ -38,6 +39,10 @@ def held(make: Callable[[], Any], take: Callable[[Any, Step], object], source: l
     return state, size
 
 
+def take(state: MergeState, arrivals: Step) -> object:
+    return state.step(Inputs(tuple(arrivals)))
+
+
 def measure(inputs: int) -> dict[str, Any]:
     # Nothing ends while we look: all events are alive at the end.
     workload = Workload(
@@ -45,16 +50,14 @@ def measure(inputs: int) -> dict[str, Any]:
     )
     source = list(steps(workload, run=5_000))[:-1]
     last = source.pop()
-    state, size = held(lambda: R3State.empty(workload.schema), r3_kernel.step, source)
+    state, size = held(lambda: MergeState.empty(workload.schema), take, source)
     payload = sum(c.data.nbytes + c.offsets.nbytes for c in state.nodes.columns())
     whole, live, beside = state.parts(), state.live, state.nbytes
     mark = state.mark
-    r3_kernel.step(state, last)
+    take(state, last)
     some = state.parts(since=mark)
-    separate, other = held(
-        lambda: SeparateState.empty(workload.schema), r3_separate_kernel.step, source
-    )
-    del separate
+    baseline, other = held(lambda: SeparateState.empty(workload.schema), separate.step, source)
+    del baseline
     return {
         "inputs": inputs,
         "live": live,

@@ -13,9 +13,9 @@ from typing import Any
 from merging.clock import machine, report
 from merging.steps import steps
 
-from anabranch.operators.merge import r3_kernel
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.sources.generate import Workload
+from anabranch.generator.workload import Workload
+from anabranch.operators.contract import Inputs
+from anabranch.operators.merge.state import MergeState
 
 LIVE = 200_000
 MB = 1_000_000
@@ -27,11 +27,11 @@ def measure(payload: int, inputs: int) -> dict[str, Any]:
     workload = Workload(
         events=LIVE, replicas=inputs, payload_bytes=payload, duration=100 * LIVE, revisions=0
     )
-    state = R3State.empty(workload.schema)
+    state = MergeState.empty(workload.schema)
     for arrivals in steps(workload, run=5_000):
         if state.live >= 0.9 * LIVE:
             break
-        r3_kernel.step(state, arrivals)
+        state.step(Inputs(tuple(arrivals)))
     held = sum(c.data.nbytes + c.offsets.nbytes for c in state.nodes.columns()) + state.nbytes
     saved = sum(map(len, state.parts().written.values()))
 

@@ -23,10 +23,9 @@ from merging.clock import RESULTS, best, machine, report
 from merging.steps import Step, count, piece
 
 from anabranch.batch.codec import decode
-from anabranch.operators.merge.contract import Arrival
-from anabranch.operators.merge.r3_kernel import step
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.sources.generate import Workload
+from anabranch.generator.workload import Workload
+from anabranch.operators.contract import Arrival, Inputs
+from anabranch.operators.merge.state import MergeState
 
 NAME = "merge_sweep"
 RUN = 10_000
@@ -86,10 +85,10 @@ def measure(workload: Workload, live: int) -> dict[str, Any]:
     workload = replace(
         workload, events=live * 5 // 4 + 2 * MEASURED, duration=live * GAP, max_gap=2 * GAP
     )
-    state = R3State.empty(workload.schema)
+    state = MergeState.empty(workload.schema)
     source = streams(workload)
     for arrivals in source:
-        step(state, arrivals)
+        state.step(Inputs(tuple(arrivals)))
         if state.live >= 0.85 * live:
             break
     each = round(MEASURED * 1.1 / RUN)
@@ -99,7 +98,7 @@ def measure(workload: Workload, live: int) -> dict[str, Any]:
 
     def turn() -> None:
         for arrivals in some:
-            step(state, arrivals)
+            state.step(Inputs(tuple(arrivals)))
 
     seconds = best(turn, turns=1)
     after = state.work

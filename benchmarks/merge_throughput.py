@@ -11,7 +11,6 @@ and take turns: the ratios are what counts.
 """
 
 import os
-from collections.abc import Callable
 
 os.environ["POLARS_MAX_THREADS"] = "1"
 
@@ -21,42 +20,28 @@ from merging.clock import best, machine, race, report, use_one_core
 from merging.steps import Step, count, rows, steps
 
 from anabranch.batch.codec import to_elements
+from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
-from anabranch.operators import cleanse_kernel, normalise_kernel
-from anabranch.operators.cleanse_kernel import CleanseState
-from anabranch.operators.merge import ordered_kernel, r3_kernel, r4_kernel
-from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.merge.r3 import MergeR3
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.r4_state import R4State
-from anabranch.operators.normalise_kernel import NormaliseState
-from anabranch.sources.generate import Workload
+from anabranch.operators.cleanse import CleanseState
+from anabranch.operators.contract import Inputs
+from anabranch.operators.merge.merge import Merge, open_merge
+from anabranch.operators.normalise import NormaliseState
+from anabranch.operators.reference.r3 import MergeR3
 
 RUN = 10_000
 
 
-def merge_all(workload: Workload, some: list[Step], granularity: str = "batch") -> object:
-    """All steps; the case is the workload's."""
-    case = workload.case
-    if case is MergeCase.R3:
-        state = R3State.empty(workload.schema)
-        for arrivals in some:
-            r3_kernel.step(state, arrivals, granularity=granularity)
-        return state
-    if case is MergeCase.R4:
-        bags = R4State.empty(workload.schema)
-        for arrivals in some:
-            r4_kernel.step(bags, arrivals, granularity=granularity)
-        return bags
-    ordered = OrderedState.empty(case, workload.schema)
+def merge_all(workload: Workload, some: list[Step], case: MergeCase | None = None) -> Merge:
+    """All steps; the case is the workload's, unless another is named."""
+    merge = open_merge(case or workload.case, workload.schema)
     for arrivals in some:
-        ordered_kernel.step(ordered, arrivals, granularity=granularity)
-    return ordered
+        merge.step(arrivals)
+    return merge
 
 
 def refer(some: list[Step]) -> float:
     """Elements per second of the element-by-element form."""
-    told = [(arrival.replica, to_elements(arrival.batch)) for step in some for arrival in step]
+    told = [(arrival.input, to_elements(arrival.batch)) for step in some for arrival in step]
 
     def turn() -> None:
         merge = MergeR3()
@@ -78,13 +63,12 @@ def against_distinct(payload: int, live: int, events: int) -> dict[str, float]:
     connection.register("tab", table)
     seconds = race(
         merge=lambda: merge_all(workload, some),
-        by_element=lambda: merge_all(workload, some, "element"),
         polars=frame.unique,
         duckdb=lambda: connection.execute(query).fetchall(),
     )
-    merged, by_element = elements / seconds["merge"], elements / seconds["by_element"]
+    merged = elements / seconds["merge"]
     distinct, duck = elements / seconds["polars"], elements / seconds["duckdb"]
-    state = merge_all(workload, some)
+    work = merge_all(workload, some).state.work
     # The reference looks at all events on every stable: the first step is enough of that.
     slow = refer(some[:1])
     return {
@@ -95,9 +79,8 @@ def against_distinct(payload: int, live: int, events: int) -> dict[str, float]:
         "r3_to_polars_unique": round(merged / distinct, 2),
         "r3_to_duckdb_distinct": round(merged / duck, 2),
         "r3_to_reference": round(merged / slow, 1),
-        "r3_by_element_to_by_batch": round(by_element / merged, 2),
-        "visits_per_element": round(state.work.visits / elements, 2),
-        "probes_per_element": round(state.work.probes / elements, 2),
+        "visits_per_element": round(work.visits / elements, 2),
+        "probes_per_element": round(work.probes / elements, 2),
     }
 
 
@@ -125,7 +108,7 @@ def against_multiplicity(events: int) -> list[dict[str, float]]:
     runners = {
         "r3": lambda: merge_all(unique, streams[0]),
         **{
-            f"r4_{mean}": lambda w=workload, s=some: merge_bags(w, s)
+            f"r4_{mean}": lambda w=workload, s=some: merge_all(w, s, MergeCase.R4)
             for mean, workload, some in zip((1, 3, 10), (unique, *bags), streams, strict=True)
         },
     }
@@ -148,32 +131,25 @@ def against_multiplicity(events: int) -> list[dict[str, float]]:
     ]
 
 
-def merge_bags(workload: Workload, some: list[Step]) -> R4State:
-    state = R4State.empty(workload.schema)
-    for arrivals in some:
-        r4_kernel.step(state, arrivals)
-    return state
-
-
 def against_operators(events: int) -> dict[str, dict[str, float]]:
     """Normalise and cleanse of one replica, beside merge R3 of three."""
     workload = Workload(events=events, payload_bytes=100, seed=3)
     some = list(steps(workload, run=RUN))
-    one = [step[0].batch for step in some]
+    one = [step[0] for step in some]
 
-    def run(state: NormaliseState | CleanseState, take: Callable[..., object]) -> None:
-        for batch in one:
-            take(state, batch)
+    def run(state: NormaliseState | CleanseState) -> None:
+        for arrival in one:
+            state.step(Inputs((arrival,)))
 
     runners = {
         "merge": lambda: merge_all(workload, some),
-        "normalise": lambda: run(NormaliseState(workload.schema), normalise_kernel.step),
-        "cleanse": lambda: run(CleanseState(workload.schema), cleanse_kernel.step),
+        "normalise": lambda: run(NormaliseState(workload.schema)),
+        "cleanse": lambda: run(CleanseState(workload.schema)),
     }
     for each in runners.values():
         each()  # compiles
     seconds = race(turns=3, **runners)
-    elements = sum(map(len, one))
+    elements = sum(len(arrival.batch) for arrival in one)
     r3 = count(some) / seconds["merge"]
     return {
         name: {

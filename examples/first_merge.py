@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import anabranch as ab
-from anabranch.spark.merge import MergeSpec, prepare, start
 
 EAST = [
     {"kind": "insert", "start": 3, "end": 9, "sensor": 7, "state": "hot"},
@@ -46,10 +45,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         inbox, output, checkpoint = (Path(folder, name) for name in ("inbox", "out", "ck"))
         (inbox / "west").mkdir(parents=True)  # there from the beginning, though still silent
-        spec = MergeSpec(inbox=inbox, output=output, checkpoint=checkpoint)
         for replica, rows in (("east", EAST), ("west", WEST)):
             write(inbox / replica / "part-00000.parquet", rows)
-            start(spark, prepare(spec), once=True).wait()
+            merged = ab.merge(ab.inbox(inbox))
+            merged.start(checkpoint, output=output, once=True).wait()
         ab.read_output(spark, output).orderBy("seq").drop("seq").show()
 
 

@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import anabranch as ab
-from anabranch import windows
 
 FIRST = [{"at": 30, "reading": 10.0}, {"at": 31, "reading": 20.0}]
 SECOND = [{"at": 36, "reading": 30.0}, {"at": 29, "reading": 99.0}, {"at": 37, "reading": 40.0}]
@@ -25,7 +24,7 @@ def main() -> None:
         inbox, output, checkpoint = (Path(folder, name) for name in ("inbox", "out", "ck"))
         inbox.mkdir()
         rows = spark.readStream.schema("at long, reading double").json(str(inbox))
-        ran = windows.run(
+        ran = ab.windows_run(
             rows, like="streambase", time="at", value="reading", size=5, slide=1, agg="avg"
         )
         for number, batch in enumerate((FIRST, SECOND)):

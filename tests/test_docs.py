@@ -1,15 +1,20 @@
 """What the pages say is true: blocks run, named files and tests exist, options are real."""
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 import anabranch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -95,27 +100,42 @@ def test_public_names_are_all_there_and_on_the_page() -> None:
         "import_module",
     }
     assert set(anabranch.__all__) == public | set(anabranch._HEAVY)
+    assert set(anabranch.__all__) <= set(dir(anabranch))
     page = (ROOT / "docs" / "guide" / "python.md").read_text()
     for name in anabranch.__all__:
         assert getattr(anabranch, name) is not None
         assert f"`{name}`" in page, name
 
 
-PROGRAMS = [(page, text) for page in PAGES for text in blocks(page, "python")]
+def programs(*, spark: bool) -> list[object]:
+    """The blocks of Python that need Spark, or those that do not, with their places."""
+    return [
+        pytest.param(text, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, text in enumerate(blocks(page, "python"), start=1)
+        if ("ab.session(" in text) is spark
+    ]
 
 
-@pytest.mark.parametrize(
-    ("page", "program"), PROGRAMS, ids=lambda value: getattr(value, "name", "")
-)
-def test_python_blocks_run(page: Path, program: str, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert ran.returncode == 0, f"{page}:\n{program}\n{ran.stderr}"
+def run_block(program: str, folder: Path) -> None:
+    """As a program of its own would run there, but in this process."""
+    with contextlib.chdir(folder):
+        exec(compile(program, "<block>", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("program", programs(spark=False))
+def test_python_blocks_run(program: str, tmp_path: Path) -> None:
+    run_block(program, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("program", programs(spark=True))
+def test_python_blocks_run_on_spark(
+    spark: "SparkSession",
+    spark_folder: Path,
+    program: str,
+) -> None:
+    run_block(program, spark_folder)
 
 
 def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:

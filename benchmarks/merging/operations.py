@@ -11,19 +11,13 @@ import numpy as np
 
 from anabranch.batch.batch import Batch
 from anabranch.batch.codec import decode
+from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge import (
-    ordered_kernel,
-    r3_kernel,
-    r3_separate_kernel,
-    r4_kernel,
-)
-from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.contract import Arrival
+from anabranch.operators.merge import ordered_kernel
+from anabranch.operators.merge.merge import open_merge
 from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.merge.r3_separate_kernel import SeparateState
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.r4_state import R4State
-from anabranch.sources.generate import Workload
+from merging import separate
 
 PAPER = {
     "R0": {"insert": "O(1)", "adjust": "n/a", "stable": "O(1)"},
@@ -49,29 +43,27 @@ class Counted:
     def __init__(self, name: str, workload: Workload) -> None:
         self.name = name
         self._sums = {"probes": 0, "visits": 0, "queue": 0}
-        if name == "R3":
-            self.state = R3State.empty(workload.schema)
+        if name in ("R3", "R4"):
+            self.merge = open_merge(MergeCase[name], workload.schema)
         elif name == "R3-":
-            self.state = SeparateState.empty(workload.schema)
-        elif name == "R4":
-            self.state = R4State.empty(workload.schema)
+            self.take = separate.step
+            self.state = separate.SeparateState.empty(workload.schema)
         else:
             self.state = OrderedState.empty(MergeCase[name], workload.schema)
 
     def step(self, arrivals: list[Arrival]) -> None:
-        if self.name == "R3":
-            r3_kernel.step(self.state, arrivals)
+        if self.name in ("R3", "R4"):
+            self.merge.step(arrivals)
         elif self.name == "R3-":
-            r3_separate_kernel.step(self.state, arrivals)
+            self.take(self.state, arrivals)
         else:
-            module = r4_kernel if self.name == "R4" else ordered_kernel
-            for count, more in module.step(self.state, arrivals).counts.items():
+            for count, more in ordered_kernel.step(self.state, arrivals).counts.items():
                 if count in self._sums:
                     self._sums[count] += more
 
     def counts(self) -> dict[str, int]:
-        if self.name == "R3":
-            work = self.state.work
+        if self.name in ("R3", "R4"):
+            work = self.merge.state.work
             return {
                 "probes": work.probes,
                 "visits": work.visits,
@@ -79,8 +71,6 @@ class Counted:
             }
         if self.name == "R3-":
             return self._sums | {"visits": self.state.visits}
-        if self.name == "R4":
-            return self._sums | {"queue": self.state.nodes.due.operations}
         return self._sums
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from anabranch.batch.batch import Batch
 from anabranch.batch.buffers import to_arrow
 from anabranch.batch.codec import decode
-from anabranch.operators.merge.contract import Arrival
-from anabranch.sources.generate import Workload
+from anabranch.generator.workload import Workload
+from anabranch.operators.contract import Arrival
 
 Step = list[Arrival]
 

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
-from anabranch.spark.merge import MergeSpec, prepare, start
 from triggers.feed import NAMES, ORIGIN, UNIT, Feed, deliver
 
 TICKS = (701, 809, 907, 1009)
@@ -129,17 +128,16 @@ class Inbox(Merge):
     def elements(self) -> Path:
         return self.out / "elements"
 
-    def start(self, spark: SparkSession) -> None:
+    def start(self, spark: SparkSession) -> None:  # noqa: ARG002
         deliver(self.made, self.inbox, 0)
-        spec = MergeSpec(inbox=self.inbox, output=self.out, checkpoint=self.checkpoint)
-        self.started = start(
-            spark,
-            prepare(spec),
-            once=False,
+        merged = ab.merge(ab.inbox(self.inbox), lanes=2)
+        self.started = merged.start(
+            self.checkpoint,
+            output=self.out,
             interval=self.interval,
             on_trigger=lambda totals: self.live.append(totals.live),
         )
-        self.query = self.started._query
+        self.query = self.started.query
 
 
 @dataclass(eq=False)

@@ -33,13 +33,15 @@ from anabranch.model import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.operators.merge.r3 import MergeR3
-    from anabranch.sources.compare import check
-    from anabranch.spark.listen import listener, progress
-    from anabranch.spark.merged import merge
-    from anabranch.spark.read import read_output
-    from anabranch.spark.session import session
-    from anabranch.spark.streams import elements, events
+    from anabranch.checker.compare import check
+    from anabranch.operators.reference.r3 import MergeR3
+    from anabranch.sources.inbox import inbox
+    from anabranch.spark.pack.streams import elements, events
+    from anabranch.spark.query.listen import listener, progress
+    from anabranch.spark.query.merge import merge, union
+    from anabranch.spark.session.start import session
+    from anabranch.spark.windows import run as windows_run
+    from anabranch.spark.write.read_output import read_output
 
 __version__ = "0.1.0"
 
@@ -57,6 +59,7 @@ __all__ = [
     "check",
     "elements",
     "events",
+    "inbox",
     "listener",
     "merge",
     "parse",
@@ -65,23 +68,35 @@ __all__ = [
     "read_output",
     "session",
     "show_element",
+    "union",
+    "windows_run",
 ]
 
 _HEAVY = {
-    "MergeR3": "anabranch.operators.merge.r3",
-    "check": "anabranch.sources.compare",
-    "elements": "anabranch.spark.streams",
-    "events": "anabranch.spark.streams",
-    "listener": "anabranch.spark.listen",
-    "merge": "anabranch.spark.merged",
-    "progress": "anabranch.spark.listen",
-    "read_output": "anabranch.spark.read",
-    "session": "anabranch.spark.session",
+    "MergeR3": "anabranch.operators.reference.r3:MergeR3",
+    "check": "anabranch.checker.compare:check",
+    "elements": "anabranch.spark.pack.streams:elements",
+    "events": "anabranch.spark.pack.streams:events",
+    "inbox": "anabranch.sources.inbox:inbox",
+    "listener": "anabranch.spark.query.listen:listener",
+    "merge": "anabranch.spark.query.merge:merge",
+    "progress": "anabranch.spark.query.listen:progress",
+    "read_output": "anabranch.spark.write.read_output:read_output",
+    "session": "anabranch.spark.session.start:session",
+    "union": "anabranch.spark.query.merge:union",
+    "windows_run": "anabranch.spark.windows:run",
 }
+"""Where each name that is imported at first use is defined: module and name there."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _HEAVY:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_HEAVY[name]), name)
+    module, _, defined = _HEAVY[name].partition(":")
+    return getattr(import_module(module), defined)
+
+
+def __dir__() -> list[str]:
+    """Also the names that are not imported yet: completion offers them."""
+    return sorted({*globals(), *_HEAVY})

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ from numba import config
 from anabranch.batch import kernel as module
 from anabranch.batch.kernel import frozen, frozen_rows, kernel
 
-PARTS = "from anabranch.batch.kernel import part\n@part\ndef step(x):\n    return x + {}\n"
+STEP = "from anabranch.batch.kernel import part\n@part\ndef step(x):\n    return x + {}\n"
+PARTS = "from steps import (  # the way to it\n    step,\n)\n"
 KERNEL = """\
 import numpy as np
 from parts import step
@@ -22,23 +24,49 @@ out = np.zeros(1, np.int64)
 run(out)
 print(out[0], sum(run.stats.cache_hits.values()) if hasattr(run, "stats") else 0)
 """
+compiled = pytest.mark.skipif(
+    bool(config.DISABLE_JIT), reason="nothing is compiled, nothing is cached"
+)
 
 
-def _run(folder: Path) -> list[int]:
+def _write(folder: Path, added: int) -> Path:
+    """A kernel that reaches its part through another module, and adds this number."""
+    folder.mkdir(exist_ok=True)
+    (folder / "runs.py").write_text(KERNEL)
+    (folder / "parts.py").write_text(PARTS)
+    (folder / "steps.py").write_text(STEP.format(added))
+    return folder
+
+
+def _run(folder: Path, cache: str = "") -> list[int]:
+    """What the kernel made of nought, and how often it came out of the cache."""
     command = [sys.executable, "runs.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return [int(word) for word in done.stdout.split()]
 
 
-@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled, nothing is kept")
-def test_a_kept_kernel_is_made_anew_when_a_part_of_it_changed(tmp_path: Path) -> None:
-    (tmp_path / "runs.py").write_text(KERNEL)
-    (tmp_path / "parts.py").write_text(PARTS.format(1))
+@compiled
+def test_a_cached_kernel_is_stale_when_a_module_that_it_imports_changed(tmp_path: Path) -> None:
+    _write(tmp_path, 1)
     assert _run(tmp_path) == [1, 0]
+    (tmp_path / "other.py").write_text("imported = False\n")
     assert _run(tmp_path) == [1, 1]
     # Of another length: Python's own cache sees changes within a second only by that.
-    (tmp_path / "parts.py").write_text(PARTS.format(20))
+    _write(tmp_path, 20)
     assert _run(tmp_path) == [20, 0]
+
+
+@compiled
+def test_a_cache_folder_is_shared_by_equal_sources_wherever_they_are(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    assert _run(_write(tmp_path / "first", 1), cache) == [1, 0]
+    assert _run(_write(tmp_path / "second", 1), cache) == [1, 1]
+    assert _run(_write(tmp_path / "other", 2), cache) == [2, 0]
+    # What others compile from other sources displaces nothing.
+    assert _run(tmp_path / "first", cache) == [1, 1]
 
 
 def test_kernels_are_kept_where_that_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:

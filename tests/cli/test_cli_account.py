@@ -1,26 +1,44 @@
 """The account for people: tables, sums, standings, and lines where there is no terminal."""
 
 import io
+from collections.abc import Mapping
 
 import pytest
 from rich.console import Console
 
 from anabranch.batch.schema import TimeType
 from anabranch.cli.account import Quiet, Watch, show_lag, sum_line, table, trouble_lines
-from anabranch.spark.progress import BUCKETS, Totals, Warner, show
+from anabranch.spark.progress import (
+    BUCKETS,
+    LaneRecord,
+    OperatorRecord,
+    ReplicaCounts,
+    Totals,
+    Warner,
+    show,
+)
 
 
-def record(rows: int, **options: object) -> dict[str, object]:
-    counts = dict.fromkeys(BUCKETS, 0) | {"emitted": rows, "frontier": 7, "joined": True}
-    return {
-        "lane": 0,
-        "replicas": {"east": counts, **options.pop("replicas", {})},  # type: ignore[dict-item]
-        "output": {"elements": rows, "late": 0, "violations": 0},
-        "live": 2,
-        "frontier": 7,
-        "leader": "east",
-        "files": [{"file": "east/1", "replica": "east", "rows": rows}],
-    } | options
+def record(
+    rows: int,
+    *,
+    replicas: Mapping[str, ReplicaCounts] | None = None,
+    frontier: int | None = 7,
+    east: int = 7,
+    **facts: object,
+) -> LaneRecord:
+    counts = ReplicaCounts(rows=rows, emitted=rows, frontier=east, joined=True, attached=True)
+    merge = OperatorRecord(operator="merge", frontier=frontier, live=2, facts=facts)
+    return LaneRecord(
+        lane=0,
+        steps=1,
+        replicas={"east": counts, **(replicas or {})},
+        output={"elements": rows, "late": 0, "violations": 0},
+        operators={"merge": merge},
+        live=2,
+        frontier=frontier,
+        leader="east",
+    )
 
 
 def printed(thing: object, width: int = 120) -> str:
@@ -49,12 +67,11 @@ class Clock:
 
 
 def test_the_table_shows_who_leads_is_silent_joins_has_ended_and_has_left() -> None:
-    nothing = dict.fromkeys(BUCKETS, 0)
     others = {
-        "behind": nothing | {"frontier": 3, "joined": True},
-        "joining": nothing | {"frontier": None, "joined": False},
-        "ended": nothing | {"frontier": "forever", "joined": True},
-        "gone": nothing | {"frontier": None, "joined": False, "attached": False},
+        "behind": ReplicaCounts(frontier=3, joined=True, attached=True),
+        "joining": ReplicaCounts(attached=True),
+        "ended": ReplicaCounts(frontier="forever", joined=True, attached=True),
+        "gone": ReplicaCounts(),
     }
     totals, clock = Totals(), Clock()
     totals.add([record(5, replicas=others)], 0, at=clock())
@@ -104,7 +121,7 @@ def test_an_alarm_and_a_stretch_are_said_in_words() -> None:
     assert "the smallest guarantee is 9, of 'west'" in alarm
     assert "may be wrong at times from 2 to before 9: 'north' was promoted" in stretch
     totals.add([record(5, alarm=["west", "forever"])], 1)
-    assert "'west' has told no guarantee" in str(trouble_lines(totals, TimeType.BIGINT)[0])
+    assert "'west' has declared no guarantee" in str(trouble_lines(totals, TimeType.BIGINT)[0])
 
 
 def test_the_log_says_once_what_begins_and_again_that_no_stable_comes(
@@ -153,10 +170,10 @@ def long_account(rows: int) -> Totals:
     """Long times, a long standing, a name that looks like markup, and no small numbers."""
     totals, micros = Totals(), 1_790_000_000_123_456
     counts = {bucket: rows + at for at, bucket in enumerate(BUCKETS)}
-    said = counts | {"frontier": micros - 7_300_000_000, "joined": True}
-    told = record(rows, replicas={"north [eu]": said}, frontier=micros)
-    told["replicas"]["east"]["frontier"] = micros  # type: ignore[index]
-    totals.add([told], 0, at=100.0)
+    behind = micros - 7_300_000_000
+    north = ReplicaCounts(**counts, frontier=behind, joined=True, attached=True)
+    one = record(rows, replicas={"north [eu]": north}, frontier=micros, east=micros)
+    totals.add([one], 0, at=100.0)
     return totals
 
 

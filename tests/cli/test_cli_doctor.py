@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import doctor, settings
-from anabranch.spark import machine
+from anabranch.spark.session import host
 
 Usage = namedtuple("Usage", ["total", "used", "free"])  # as shutil returns it
 
@@ -74,12 +74,12 @@ def test_only_pythons_that_were_run_are_fit(running: tuple[int, ...], status: st
 
 @pytest.mark.parametrize(("gibibytes", "status"), [(8, "ok"), (3, "warn"), (1, "fail")])
 def test_little_memory_is_told(gibibytes: int, status: str) -> None:
-    finding = doctor.look_at_memory(gibibytes * machine.GIB)
+    finding = doctor.look_at_memory(gibibytes * host.GIB)
     assert finding.status == status
     assert bool(finding.remedy) is (status != "ok")
 
 
-@pytest.mark.parametrize(("free", "status"), [(9 * machine.GIB, "ok"), (1000, "warn")])
+@pytest.mark.parametrize(("free", "status"), [(9 * host.GIB, "ok"), (1000, "warn")])
 def test_a_full_disk_is_told(free: int, status: str) -> None:
     finding = doctor.look_at_disk(settings.load(), lambda _: Usage(0, 0, free))
     assert finding.status == status

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.model.conditions import breaches_r3
 from anabranch.model.equivalence import (
     Difference,
     Settled,
@@ -20,6 +19,7 @@ from anabranch.model.history import History, replay, replays
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
+from anabranch.testing.conditions import breaches_r3
 from anabranch.testing.strategies import histories, replicas
 
 BAGS = st.sampled_from([MergeCase.R3, MergeCase.R4])

@@ -12,12 +12,12 @@ from itertools import combinations_with_replacement, product
 import pytest
 
 from anabranch.errors import UsageError
-from anabranch.model.conditions import breaches_r3, breaches_r4
 from anabranch.model.element import Event
 from anabranch.model.equivalence import compatible, consistent
 from anabranch.model.history import History, Replay
 from anabranch.model.notation import parse_events
 from anabranch.model.time import FOREVER, NEVER, Time
+from anabranch.testing.conditions import breaches_r3, breaches_r4
 
 Bag = tuple[Event, ...]
 

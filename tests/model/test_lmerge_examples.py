@@ -8,14 +8,7 @@ import re
 from itertools import product
 
 import pytest
-
-from anabranch.model.conditions import breaches_r3
-from anabranch.model.element import Adjust, Element, Event, Identity, Insert, Stable
-from anabranch.model.equivalence import compatible, consistent, equivalent
-from anabranch.model.frozen import Status, status
-from anabranch.model.history import History, Reason, Replay, replay, replays
-from anabranch.model.notation import parse, parse_events, split_rows
-from anabranch.model.open_close import (
+from open_close import (
     Close,
     Open,
     as_elements,
@@ -23,8 +16,15 @@ from anabranch.model.open_close import (
     closes_once,
     is_ordered,
 )
+
+from anabranch.model.element import Adjust, Element, Event, Identity, Insert, Stable
+from anabranch.model.equivalence import compatible, consistent, equivalent
+from anabranch.model.frozen import Status, status
+from anabranch.model.history import History, Reason, Replay, replay, replays
+from anabranch.model.notation import parse, parse_events, split_rows
 from anabranch.model.properties import MergeCase, cheapest, observe
 from anabranch.model.time import FOREVER, Time
+from anabranch.testing.conditions import breaches_r3
 
 TABLE_1 = """
 Phy1 |            |             | a(B, 8, oo) | a(A, 6, 12) | m(B, 8, 10) | f(11) | f(oo)

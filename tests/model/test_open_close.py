@@ -6,12 +6,12 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from open_close import Close, Open, as_elements, can_follow, closes_once
 
 from anabranch.errors import InputError
 from anabranch.model.element import Stable
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse_events, show_elements
-from anabranch.model.open_close import Close, Open, as_elements, can_follow, closes_once
 from anabranch.model.time import FOREVER
 
 

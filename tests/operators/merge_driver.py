@@ -1,5 +1,6 @@
 """Drives the reference and the kernel through one face, and judges every visible prefix."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -8,18 +9,27 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from anabranch.batch.batch import FOREVER_UNITS, STABLE, Batch
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, STABLE, Batch
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.equivalence import compatible
 from anabranch.model.history import Replay, replay
-from anabranch.model.time import FOREVER, Time
-from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, Reason, StepResult
-from anabranch.operators.merge.r3 import MergeR3
-from anabranch.operators.merge.r3_kernel import step
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.route import route
+from anabranch.model.time import FOREVER, NEVER, Time
+from anabranch.operators.contract import (
+    REASONS,
+    Arrival,
+    Bucket,
+    Detach,
+    Inputs,
+    Reason,
+    StepResult,
+)
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.reference.r3 import MergeR3
+from anabranch.operators.route import route
+from anabranch.operators.state.blocks import Saved
 from anabranch.testing.strategies import histories, interleavings, replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
@@ -32,6 +42,10 @@ def units(time: Time | None) -> int | None:
     return time if time is None else FOREVER_UNITS if time == FOREVER else int(time)
 
 
+def time_of(unit: int) -> Time:
+    return FOREVER if unit == units(FOREVER) else NEVER if unit == NEVER_UNITS else unit
+
+
 def batch_of(elements: Sequence[Element], *, seq: Sequence[int] | None = None) -> Batch:
     batch = from_elements(elements, SCHEMA)
     if seq is None:
@@ -39,6 +53,10 @@ def batch_of(elements: Sequence[Element], *, seq: Sequence[int] | None = None) -
     numbers = np.array(seq, np.int64)
     times = (batch.start, batch.end, batch.old_end)
     return Batch(SCHEMA, batch.kind, *times, batch.payload, numbers)
+
+
+def step(state: MergeState, arrivals: Sequence[Arrival]) -> StepResult:
+    return state.step(Inputs(tuple(arrivals)))
 
 
 @dataclass
@@ -50,10 +68,11 @@ class Reference:
     reasons: list[Reason] = field(default_factory=list)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
-        self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        change = self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        self.output.extend(change.output)
 
     def detach(self, name: str) -> None:
-        self.merge.detach(name)
+        self.output.extend(self.merge.detach(name).output)
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
         before = len(self.output)
@@ -73,6 +92,10 @@ class Reference:
         return self.merge.conflicts
 
     @property
+    def settled(self) -> int:
+        return len(self.merge.settled)
+
+    @property
     def missing(self) -> list[tuple[str, Time, object]]:
         return [(name, start, payload) for name, (start, payload) in self.merge.missing]
 
@@ -81,23 +104,31 @@ class Reference:
 class Kernel:
     """The merge over batches: one step per `take`, saved and restored between any two."""
 
-    state: R3State = field(default_factory=lambda: R3State.empty(SCHEMA))
+    policy: Policy = DEFAULT
+    keyed: bool = True
     output: list[Element] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
     added_adjusts: int = 0
-    granularity: str = "batch"
+    added_inserts: int = 0
     missing: list[tuple[str, Time, object]] = field(default_factory=list)
+    final: list[Insert] = field(default_factory=list)
     saved: dict[str, bytes] = field(default_factory=dict)
     saved_at: int | None = None
+
+    def __post_init__(self) -> None:
+        # As it is read back from text: quorum(1) is quorum(1.0) there.
+        self.policy = Policy.from_dict(self.policy.to_dict())
+        choices = {"keyed": self.keyed, "policy": self.policy}
+        self.state = MergeState.empty(SCHEMA, reports_final=True, **choices)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.numbers[name] = (units(guarantee), attachment)
         self.step([(name, [])])
 
     def detach(self, name: str) -> None:
-        self.state.detach(name)
-        self.state.check()
+        self.note([], self.state.step(Inputs(control=(Detach(name),))))
+        self.numbers.pop(name, None)
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
         return to_elements(self.step([(name, list(elements))]).output)
@@ -107,31 +138,44 @@ class Kernel:
         for name, elements in arrived:
             guarantee, attachment = self.numbers.get(name, (None, 1))
             arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
-        result = step(self.state, arrivals, granularity=self.granularity)
+        result = self.state.step(Inputs(tuple(arrivals)))
+        self.note(arrivals, result)
+        return result
+
+    def note(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
         self.state.check()
-        judge_accounts(arrivals, result, granularity=self.granularity)
+        judge_accounts(arrivals, result, waited=self.policy.promote)
         self.output.extend(to_elements(result.output))
         self.reasons.extend(REASONS[code] for codes in result.reasons for code in codes)
         self.added_adjusts += result.added_adjusts
+        self.added_inserts += result.added_inserts
         assert len(result.gaps) == min(result.missing, 20)
         self.missing += [(gap.replica, gap.start, gap.payload) for gap in result.gaps]
-        return result
+        assert result.final is not None
+        self.final += to_elements(result.final)
+        judge_final(self.output, self.final)
 
     def restart(self) -> None:
-        self.state = R3State.from_bytes(self.state.to_bytes(), SCHEMA)
+        """Go on from what a store has after a save of everything."""
+        parts = self.state.parts()
+        self.state = MergeState.from_parts(parts.written, SCHEMA)
+        self.state.reports_final = True
         self.state.check()
+        assert self.state.parts().written == parts.written
 
-    def save(self) -> None:
+    def save(self) -> Saved:
         """Write what changed since the last time, as a state store would."""
         saved = self.state.parts(since=self.saved_at)
         self.saved |= saved.written
         for name in saved.deleted:
             self.saved.pop(name, None)
         self.saved_at = saved.mark
+        return saved
 
     def restore(self) -> None:
         """Go back to what was saved last."""
-        self.state = R3State.from_parts(self.saved, SCHEMA)
+        self.state = MergeState.from_parts(self.saved, SCHEMA)
+        self.state.reports_final = True
         self.state.check()
 
     @property
@@ -142,11 +186,27 @@ class Kernel:
     def conflicts(self) -> int:
         return self.state.conflicts
 
+    @property
+    def settled(self) -> int:
+        return len(self.state.final_names)
+
+
+def judge_final(output: Sequence[Element], final: Sequence[Insert]) -> None:
+    """What was reported as final is what the output's stables have frozen, each event once."""
+    out = replay(output)
+    frozen = [e for e in out.history if e.end < out.frontier or out.frontier == FOREVER]
+    assert Counter((e.payload, e.start, e.end) for e in final) == Counter(
+        (e.payload, e.start, e.end) for e in frozen
+    )
+
 
 def judge_accounts(
-    arrivals: Sequence[Arrival], result: StepResult, *, granularity: str = "batch"
+    arrivals: Sequence[Arrival], result: StepResult, *, waited: bool = False
 ) -> None:
-    """Each element is in one bucket, and the output is what the buckets say."""
+    """Each element is in one bucket, and the output is what the buckets say.
+
+    Where replicas are promoted, a stable may come out that came in long before.
+    """
     assert len(result.buckets) == len(result.reasons) == len(arrivals)
     emitted = corrected = leading = 0
     for arrival, buckets in zip(arrivals, result.buckets, strict=True):
@@ -156,16 +216,15 @@ def judge_accounts(
         emitted += int((buckets[~stables] == Bucket.EMITTED).sum())
         leading += int((buckets[stables] == Bucket.EMITTED).sum())
         corrected += int((buckets == Bucket.CORRECTED).sum())
+    emitted += sum(int((one.buckets == Bucket.EMITTED).sum()) for one in result.resolved)
     kinds = [type(element) for element in to_elements(result.output)]
-    assert kinds.count(Insert) == emitted
+    assert kinds.count(Insert) == emitted + result.added_inserts
     assert kinds.count(Adjust) == corrected + result.added_adjusts
-    assert (result.stable is not None) == (leading > 0)
-    if granularity == "batch":
-        assert kinds.count(Stable) == leading <= 1
-        assert Stable not in kinds[:-1]
-    else:
-        # A stable may let a joining replica join, whose own stable comes out with it.
-        assert kinds.count(Stable) >= leading
+    assert min(result.added_adjusts, result.added_inserts) >= 0
+    assert (result.stable is not None) == (Stable in kinds)
+    assert leading <= kinds.count(Stable) <= 1
+    assert waited or leading == kinds.count(Stable)
+    assert Stable not in kinds[:-1]
 
 
 def runs(arrived: Sequence[Arrived]) -> list[tuple[str, list[Element]]]:
@@ -189,18 +248,16 @@ def judge_prefix(output: Sequence[Element], arrived: Sequence[Arrived], count: i
     assert out.frontier == max(one.frontier for one in inputs)
 
 
-def spread(state: list[R3State], arrivals: Sequence[Arrival]) -> list[StepResult]:
+def spread(state: list[MergeState], arrivals: Sequence[Arrival]) -> list[StepResult]:
     """One step of several lanes: data to one lane, stables to all."""
     lanes = [route(arrival.batch, len(state)) for arrival in arrivals]
     results = []
     for number, lane in enumerate(state):
         part = [
-            Arrival(
-                a.replica, a.batch.take((to == number) | (to < 0)), a.guarantee, a.attachment
-            )
+            Arrival(a.input, a.batch.take((to == number) | (to < 0)), a.guarantee, a.attachment)
             for a, to in zip(arrivals, lanes, strict=True)
         ]
-        results.append(step(lane, part))
+        results.append(lane.step(Inputs(tuple(part))))
         lane.check()
     return results
 

@@ -4,19 +4,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, Arrived, batch_of, units
+from merge_driver import Arrived, Kernel
 
-from anabranch.batch.batch import STABLE
-from anabranch.batch.codec import to_elements
-from anabranch.model.element import Adjust, Element, Insert, Stable
-from anabranch.model.history import History
+from anabranch.model.element import Adjust, Element, Event, Insert, Stable
+from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, Time
-from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, Reason, StepResult
-from anabranch.operators.merge.r4 import MergeR4
-from anabranch.operators.merge.r4_kernel import step
-from anabranch.operators.merge.r4_state import R4State
-from anabranch.testing.strategies import histories, interleavings, presentations, replicas
+from anabranch.operators.contract import Reason
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.reference.r4 import MergeR4
+from anabranch.testing.strategies import (
+    histories,
+    interleavings,
+    joiners,
+    presentations,
+    replicas,
+)
 
 
 @dataclass
@@ -48,6 +51,10 @@ class ReferenceR4:
             self.reasons.append(outcome.reason)
         return self.output[before:]
 
+    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> None:
+        for name, elements in arrived:
+            self.take(name, elements)
+
     @property
     def live(self) -> int:
         return len(self.merge.nodes)
@@ -65,110 +72,18 @@ class ReferenceR4:
         return [(name, start, payload) for name, (start, payload) in self.merge.missing]
 
 
-@dataclass
-class KernelR4:
-    """The merge over batches: one step per `take`, checked after each."""
-
-    shrink_only: bool = False
-    granularity: str = "batch"
-    output: list[Element] = field(default_factory=list)
-    reasons: list[Reason] = field(default_factory=list)
-    numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
-    added_adjusts: int = 0
-    added_inserts: int = 0
-    missing: list[tuple[str, Time, object]] = field(default_factory=list)
-    stable_lag: int = 0
-    promote: bool = False
-
-    def __post_init__(self) -> None:
-        choices = {"stable_lag": self.stable_lag, "promote": self.promote}
-        self.state = R4State.empty(SCHEMA, shrink_only=self.shrink_only, **choices)
-
-    def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
-        self.numbers[name] = (units(guarantee), attachment)
-        self.step([(name, [])])
-
-    def detach(self, name: str) -> None:
-        self.state.detach(name)
-        self.state.check()
-        self.step([])
-
-    def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
-        return to_elements(self.step([(name, list(elements))]).output)
-
-    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> StepResult:
-        arrivals = []
-        for name, elements in arrived:
-            guarantee, attachment = self.numbers.get(name, (None, 1))
-            arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
-        result = self.advance(arrivals)
-        self.state.check()
-        each = self.granularity == "element"
-        judge_accounts_r4(arrivals, result, each=each, waited=self.promote)
-        self.output.extend(to_elements(result.output))
-        self.reasons.extend(REASONS[code] for codes in result.reasons for code in codes)
-        self.added_adjusts += result.added_adjusts
-        self.added_inserts += result.added_inserts
-        self.missing += [(gap.replica, gap.start, gap.payload) for gap in result.gaps]
-        return result
-
-    def advance(self, arrivals: Sequence[Arrival]) -> StepResult:
-        return step(self.state, arrivals, granularity=self.granularity)
-
-    def restart(self) -> None:
-        data = self.state.to_bytes()
-        self.state = type(self.state).from_bytes(data, SCHEMA)
-        self.state.check()
-        # Whoever saves in parts must write all of them after this.
-        self.state.mark -= 1
-        assert self.state.to_bytes() == data
-        self.state.mark += 1
-
-    @property
-    def live(self) -> int:
-        return self.state.live
-
-    @property
-    def conflicts(self) -> int:
-        return self.state.conflicts
-
-    @property
-    def settled(self) -> int:
-        return len(self.state.settled)
+def KernelR4(  # noqa: N802 - it reads like the class that it makes
+    shrink_only: bool = False, *, stable_lag: int = 0, promote: bool = False
+) -> Kernel:
+    """The merge over batches, of streams that promise nothing."""
+    policy = Policy(shrink_only=shrink_only, stable_lag=stable_lag, promote=promote)
+    return Kernel(policy, keyed=False)
 
 
-def judge_accounts_r4(
-    arrivals: Sequence[Arrival], result: StepResult, *, each: bool, waited: bool = False
-) -> None:
-    """Each element is in one bucket, and the output is what the buckets say.
-
-    Where replicas are promoted, a stable may come out that came in long before.
-    """
-    assert len(result.buckets) == len(result.reasons) == len(arrivals)
-    emitted = corrected = leading = 0
-    for arrival, buckets in zip(arrivals, result.buckets, strict=True):
-        assert len(buckets) == len(arrival.batch)
-        stables = arrival.batch.kind == STABLE
-        assert set(buckets[stables]) <= {Bucket.EMITTED, Bucket.ABSORBED}
-        emitted += int((buckets[~stables] == Bucket.EMITTED).sum())
-        leading += int((buckets[stables] == Bucket.EMITTED).sum())
-        corrected += int((buckets == Bucket.CORRECTED).sum())
-    elements = to_elements(result.output)
-    kinds = [type(element) for element in elements]
-    assert kinds.count(Insert) == emitted + result.added_inserts
-    assert kinds.count(Adjust) == corrected + result.added_adjusts
-    assert min(result.added_adjusts, result.added_inserts) >= 0
-    assert len(result.gaps) == min(result.missing, 20)
-    stables = [element.time for element in elements if isinstance(element, Stable)]
-    assert units(stables[-1] if stables else None) == result.stable
-    if waited:
-        assert leading <= len(stables)
-    elif each:
-        assert bool(leading) == bool(stables)
-    else:
-        assert len(stables) == leading == (result.stable is not None)
-        assert Stable not in kinds[:-1]
-
+_later = st.one_of(st.integers(2, 9), st.just(FOREVER))
+_alike = st.builds(Event, st.just("a"), st.integers(0, 1), _later)
+crowds = st.lists(_alike, min_size=1, max_size=5).map(History.from_events)
+"""Histories of one or two identities that have several events each."""
 
 _ends = st.one_of(st.integers(-1, 8), st.just(FOREVER))
 _garbage = st.one_of(
@@ -224,3 +139,23 @@ def _may_wait(other: Element, element: Insert) -> bool:
     if isinstance(other, Stable):
         return other.time <= element.end
     return not isinstance(other, Adjust) or other.old_end != element.end
+
+
+def judge_going_on_alone(merge: ReferenceR4 | Kernel, data: st.DataObject) -> None:
+    """LMerge V-B: once it is joined, all others may fail; it attaches at any time (L9)."""
+    truth = data.draw(crowds)
+    stream = data.draw(presentations(truth, case=MergeCase.R4))
+    guarantee = data.draw(st.integers(2, 7))
+    late = data.draw(joiners(truth, guarantee=guarantee, case=MergeCase.R4, strangers=1))
+    cut = data.draw(st.integers(0, len(stream)))
+    merge.take("first", stream[:cut])
+    merge.attach("late", guarantee)
+    while replay(merge.output).frontier < guarantee:
+        merge.take("first", [stream[cut]])
+        cut += 1
+    merge.detach("first")
+    for element in late:
+        merge.take("late", [element])
+        assert replay(merge.output).violations == ()
+    assert merge.conflicts == 0
+    assert History.of(merge.output) == truth

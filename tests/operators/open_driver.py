@@ -1,4 +1,4 @@
-"""Drives any merge through `start`, saved in parts and restored between any two steps."""
+"""Drives any merge through `merge`, saved in parts and restored between any two steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from anabranch.batch.codec import to_elements
 from anabranch.model.element import Element
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import Time
-from anabranch.operators.merge.contract import Arrival, Granularity, StepResult
+from anabranch.operators.contract import Arrival, StepResult
+from anabranch.operators.merge.merge import from_parts, open_merge
 from anabranch.operators.merge.policy import DEFAULT, Policy
-from anabranch.operators.merge.start import from_parts, open_merge
 
 
 @dataclass
@@ -21,14 +21,12 @@ class Opened:
 
     case: MergeCase
     policy: Policy = DEFAULT
-    granularity: Granularity = "batch"
-    first: MergeCase | None = None
     output: list[Element] = field(default_factory=list)
     numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
-    guilty: list[str] = field(default_factory=list)
+    violators: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.state = open_merge(self.case, SCHEMA, self.policy, first=self.first)
+        self.state = open_merge(self.case, SCHEMA, self.policy)
         self.store = Store()
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
@@ -43,10 +41,10 @@ class Opened:
     def take(self, name: str, elements: Sequence[Element]) -> list[Element]:
         guarantee, attachment = self.numbers.get(name, (None, 1))
         arrival = Arrival(name, batch_of(list(elements)), guarantee, attachment)
-        found = self.state.step([arrival], granularity=self.granularity)
-        self.guilty += found.guilty
-        self.note(found.result)
-        return to_elements(found.result.output)
+        result = self.state.step([arrival])
+        self.violators += result.violators
+        self.note(result)
+        return to_elements(result.output)
 
     def note(self, result: StepResult) -> None:
         self.state.check()
@@ -54,7 +52,5 @@ class Opened:
 
     def restart(self) -> None:
         self.store.save(self.state)
-        self.state = from_parts(
-            self.store.parts, self.case, SCHEMA, self.policy, first=self.first
-        )
+        self.state = from_parts(self.store.parts, self.case, SCHEMA, self.policy)
         self.state.check()

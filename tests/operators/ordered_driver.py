@@ -12,20 +12,19 @@ from anabranch.batch.codec import to_elements
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, Time
-from anabranch.operators.merge.contract import (
+from anabranch.operators.contract import (
     REASONS,
     Arrival,
     Bucket,
-    Granularity,
     Reason,
     StepResult,
 )
 from anabranch.operators.merge.ordered_kernel import step
-from anabranch.operators.merge.ordered_reference import OrderedMerge
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
-from anabranch.operators.merge.r0 import MergeR0
-from anabranch.operators.merge.r1 import MergeR1
-from anabranch.operators.merge.r2 import MergeR2
+from anabranch.operators.reference.ordered import OrderedMerge
+from anabranch.operators.reference.r0 import MergeR0
+from anabranch.operators.reference.r1 import MergeR1
+from anabranch.operators.reference.r2 import MergeR2
 from anabranch.testing.strategies import interleavings, replicas
 
 REFERENCES: dict[MergeCase, type[OrderedMerge]] = {
@@ -111,10 +110,10 @@ class Reference:
 
 @dataclass
 class Kernel:
-    """The merge over batches: one step per `take`."""
+    """The merge over batches: one step per `take`, or with `each` one per element."""
 
     case: MergeCase
-    granularity: Granularity = "batch"
+    each: bool = False
     output: list[Element] = field(default_factory=list)
     account: Account = field(default_factory=Account)
     numbers: dict[str, tuple[int | None, int]] = field(default_factory=dict)
@@ -140,14 +139,23 @@ class Kernel:
         self.state.promote(name)
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
-        return to_elements(self.step([(name, list(elements))]).output)
+        before = len(self.output)
+        self.step([(name, list(elements))])
+        return self.output[before:]
 
-    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> StepResult:
+    def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> None:
+        # A step announces all that arrive in it.
+        self._step([(name, []) for name, _ in arrived] if self.each else arrived)
+        if self.each:
+            for name, element in [(name, e) for name, some in arrived for e in some]:
+                self._step([(name, [element])])
+
+    def _step(self, arrived: Sequence[tuple[str, list[Element]]]) -> None:
         arrivals = []
         for name, elements in arrived:
             guarantee, attachment = self.numbers.get(name, (None, 1))
             arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
-        result = step(self.state, arrivals, granularity=self.granularity)
+        result = step(self.state, arrivals)
         self.state.check()
         self._judge(arrivals, result)
         self.output.extend(to_elements(result.output))
@@ -158,7 +166,6 @@ class Kernel:
             for element, code in zip(elements, codes, strict=True):
                 self.account.add(name, element, REASONS[code])
         assert self.account.pending == len(self.state.held)
-        return result
 
     def _judge(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
         """Each element is in one bucket, and the output is what the buckets say."""
@@ -178,17 +185,14 @@ class Kernel:
         assert (Stable in kinds) == (result.stable is not None)
         # A stable of a replica that was joining is absorbed, and may count later.
         assert leading <= kinds.count(Stable)
-        assert self.granularity == "element" or Stable not in kinds[:-1]
+        assert Stable not in kinds[:-1]
         assert result.counts["visits"] >= sum(len(a.batch) for a in arrivals)
 
     def restart(self) -> None:
-        data = self.state.to_bytes()
-        self.state = OrderedState.from_bytes(data, self.case, SCHEMA)
+        saved = self.state.parts().written
+        self.state = OrderedState.from_parts(saved, self.case, SCHEMA)
         self.state.check()
-        # Whoever saves in parts must write all of them after this.
-        self.state.mark -= 1
-        assert self.state.to_bytes() == data
-        self.state.mark += 1
+        assert self.state.parts().written == saved
 
     @property
     def reasons(self) -> list[Reason]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.time import Time
-from anabranch.operators.merge.contract import Bucket, Outcome, Reason, Released
+from anabranch.operators.contract import Bucket, Outcome, Reason, Released
 from anabranch.operators.merge.policy import (
     Adjusts,
     Always,
@@ -25,7 +25,7 @@ from anabranch.operators.merge.policy import (
     Policy,
     Quorum,
 )
-from anabranch.operators.merge.r3 import Change, MergeR3
+from anabranch.operators.reference.r3 import Change, MergeR3
 
 ADJUSTS: list[Adjusts] = [OnStable(), Always(), FollowLeader(), Follow("r1")]
 CHOOSING: list[Inserts] = [Leader(), HighestStart(), MostFree()]

@@ -1,208 +1,179 @@
-"""Drives the compiled merge with a policy beside the reference, and compares them at each step.
+"""Drives the compiled merge with a policy beside the reference.
 
-A `Duel` takes the same steps on both sides.  By element all must be equal; by batch the readers
-must see the same history, the account must add up, and the same inserts must be pending.
+A `Duel` gives the compiled merge one element per step: then all must be equal.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, Arrived, batch_of, quarrels, runs, units
+from merge_driver import Arrived, Kernel, batch_of, quarrels, runs, time_of, units
 from policy_driver import Run, policies
 
-from anabranch.batch.batch import NEVER_UNITS
 from anabranch.batch.codec import to_elements
 from anabranch.model.element import Element
 from anabranch.model.history import replay
-from anabranch.model.time import FOREVER, NEVER, Time
-from anabranch.operators.merge.account import MergeAccount
-from anabranch.operators.merge.contract import (
+from anabranch.model.time import FOREVER, Time
+from anabranch.operators.contract import (
     REASONS,
     Arrival,
+    Attach,
     Bucket,
+    Detach,
+    Inputs,
     Outcome,
     Reason,
     StepResult,
 )
-from anabranch.operators.merge.policy import Detach, Ignore, Policy
-from anabranch.operators.merge.r3 import Change
-from anabranch.operators.merge.r3_policy_kernel import step
-from anabranch.operators.merge.r3_policy_state import R3PolicyState
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.reference.r3 import Change
 
 Part = tuple[str, list[Element]]
 """The name of a replica, and its elements of a step."""
 
 
-def time_of(unit: int) -> Time:
-    return FOREVER if unit == units(FOREVER) else NEVER if unit == NEVER_UNITS else unit
-
-
 @dataclass
 class Duel:
-    """Both merges, what came out of the compiled one, and where each element went."""
+    """The reference and the compiled merge, which takes one element per step: they agree.
+
+    `fates` is where each element went according to the compiled merge.
+    """
 
     policy: Policy
-    granularity: str = "element"
     run: Run = field(init=False)
-    state: R3PolicyState = field(init=False)
-    output: list[Element] = field(default_factory=list)
+    kernel: Kernel = field(init=False)
     fates: list[tuple[str, Element, Reason]] = field(default_factory=list)
-    missing: list[tuple[str, Hashable, int]] = field(default_factory=list)
-    account: MergeAccount = field(default_factory=MergeAccount)
     numbers: dict[str, tuple[Time | None, int]] = field(default_factory=dict)
-    saved: dict[str, bytes] = field(default_factory=dict)
-    saved_at: int | None = None
 
     def __post_init__(self) -> None:
         self.run = Run.of(self.policy, 0)
-        self.state = R3PolicyState.empty(SCHEMA, policy=self.policy)
+        self.kernel = Kernel(self.policy)
+
+    @property
+    def state(self) -> MergeState:
+        return self.kernel.state
+
+    @property
+    def output(self) -> list[Element]:
+        return self.kernel.output
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         self.numbers[name] = (guarantee, attachment)
         self.run.note(self.run.merge.attach(name, guarantee=guarantee, attachment=attachment))
-        self.note(
-            self.state.attach(
-                name,
-                attachment=attachment,
-                guarantee=units(guarantee),
-                granularity=self.granularity,
-            )
-        )
+        entry = Attach(name, attachment, units(guarantee))
+        self.note(self.state.step(Inputs(control=(entry,))))
 
     def detach(self, name: str) -> None:
         if name in self.run.merge.replicas:
             self.run.note(self.run.merge.detach(name))
-            self.note(self.state.detach(name, granularity=self.granularity))
+            self.note(self.state.step(Inputs(control=(Detach(name),))))
 
-    def take(self, parts: Sequence[Part]) -> StepResult:
-        for name, _ in parts:
-            self._announce(name)
-        arrivals = []
+    def take(self, parts: Sequence[Part]) -> None:
         for name, elements in parts:
-            guarantee, attachment = self.numbers.get(name, (None, 1))
-            batch = batch_of(elements)
-            arrivals.append(Arrival(name, batch, units(guarantee), attachment))
+            if name not in self.run.merge.replicas:
+                self.attach(name, *self.numbers.get(name, (None, 1)))
             for element in elements:
                 self.run.take(name, element)
-        result = step(self.state, arrivals, granularity=self.granularity).result
-        for (name, elements), codes in zip(parts, result.reasons, strict=True):
-            self.fates += [
-                (name, e, REASONS[code]) for e, code in zip(elements, codes, strict=True)
-            ]
-        self.note(result, arrivals)
-        return result
-
-    def _announce(self, name: str) -> None:
-        """A step attaches its replicas before the first element."""
-        merge, (guarantee, number) = self.run.merge, self.numbers.get(name, (None, 1))
-        if name not in merge.replicas and merge.members.expelled.get(name) != number:
-            self.run.note(merge.attach(name, guarantee=guarantee, attachment=number))
+                guarantee, attachment = self.numbers[name]
+                arrival = Arrival(name, batch_of([element]), units(guarantee), attachment)
+                result = self.state.step(Inputs((arrival,)))
+                self.fates.append((name, element, REASONS[result.reasons[0][0]]))
+                self.note(result, [arrival])
 
     def note(self, result: StepResult, arrivals: Sequence[Arrival] = ()) -> None:
-        for one in result.resolved:
-            for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
-                # Told again, equal, after a removal: what was held first is decided first.
-                at = self.fates.index((one.replica, element, Reason.HELD))
-                self.fates[at] = (one.replica, element, REASONS[code])
-        self.output += to_elements(result.output)
-        self.missing += [(gap.replica, gap.payload, gap.start) for gap in result.gaps]
-        assert len(result.gaps) == result.missing
-        self.account.add(arrivals, result)
-        self.state.check()
+        settle_fates(self.fates, result)
+        self.kernel.note(arrivals, result)
         self.compare()
 
     def compare(self) -> None:
         merge, state = self.run.merge, self.state
         assert time_of(state.frontier) == merge.frontier
         assert (state.conflicts, state.live) == (merge.conflicts, len(merge.nodes))
-        assert len(state.settled) == len(merge.settled)
-        assert state.expelled == merge.members.expelled
-        assert [one.name for one in state.replicas] == list(merge.replicas)
+        assert len(state.final_names) == len(merge.settled)
+        assert [one.name for one in state.inputs] == list(merge.replicas)
         stretches = [(time_of(a), time_of(b), c) for a, b, c in state.stretches]
         assert stretches == list(merge.stretches)
         alarm = state.alarm and (state.alarm.replica, time_of(state.alarm.guarantee))
         assert alarm == (merge.alarm and merge.alarm[1:])
-        assert self.missing == [(n, e.payload, e.start) for n, e in merge.missing]
-        assert self.account.adds_up, self.account.to_dict()
+        missing = [(name, start, payload) for name, (start, payload) in merge.missing]
+        assert sorted(self.kernel.missing, key=repr) == sorted(missing, key=repr)
         assert state.pending == merge.account.buckets()[Bucket.PENDING]
-        if self.granularity == "element":
-            assert self.output == self.run.output
-            assert self.fates == self.run.fates
-        else:
-            mine, theirs = replay(self.output), replay(self.run.output)
-            assert mine.violations == ()
-            assert (mine.history, mine.frontier) == (theirs.history, theirs.frontier)
-            held = [fate for fate in self.run.fates if fate[2] is Reason.HELD]
-            assert [fate for fate in self.fates if fate[2] is Reason.HELD] == held
+        assert self.fates == self.run.fates
+        mine, theirs = replay(self.output), replay(self.run.output)
+        assert mine.violations == ()
+        assert (mine.history, mine.frontier) == (theirs.history, theirs.frontier)
 
     def restart(self) -> None:
-        self.state = R3PolicyState.from_bytes(self.state.to_bytes(), SCHEMA)
-        self.state.check()
+        self.kernel.restart()
         assert self.state.policy == self.policy
 
     def save(self) -> None:
-        """Write what changed since the last time, as a state store would, and go on from it."""
-        saved = self.state.parts(since=self.saved_at)
-        self.saved |= saved.written
-        for name in saved.deleted:
-            self.saved.pop(name, None)
-        self.saved_at = saved.mark
+        self.kernel.save()
 
     def restore(self) -> None:
-        self.state = R3PolicyState.from_parts(self.saved, SCHEMA)
-        self.state.check()
+        self.kernel.restore()
+
+
+def settle_fates(fates: list[tuple[str, Element, Reason]], result: StepResult) -> None:
+    """Give elements that were pending the reasons that a step resolved them with."""
+    for one in result.resolved:
+        for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
+            # Inserted again, equal, after a removal: what was held first is decided first.
+            at = fates.index((one.replica, element, Reason.HELD))
+            fates[at] = (one.replica, element, REASONS[code])
 
 
 class Both(Run):
-    """A run of the reference that the compiled merge goes along with, step for element."""
+    """A run of the reference that the compiled merge goes along with, one element per step."""
 
-    state: R3PolicyState
+    kernel: Kernel
 
     def take(self, number: int | str, element: Element) -> Outcome:
         name = number if isinstance(number, str) else f"r{number}"
         outcome = super().take(name, element)
-        arrival = Arrival(name, batch_of([element]))
-        result = step(self.state, [arrival], granularity="element").result
+        result = self.kernel.step([(name, [element])])
         assert REASONS[result.reasons[0][0]] is outcome.reason
         self._agree(result, outcome)
         return outcome
 
     def note(self, change: Change) -> Change:
-        if not hasattr(self, "state"):
-            self.state = R3PolicyState.empty(SCHEMA, policy=self.merge.policy)
+        if not hasattr(self, "kernel"):
+            self.kernel = Kernel(self.merge.policy)
         super().note(change)
-        theirs, mine = self.merge.replicas, self.state.members.names
+        theirs, mine = self.merge.replicas, self.kernel.state.members.names
         for name in [name for name in mine if name not in theirs]:
-            self._agree(self.state.detach(name, granularity="element"), change)
+            result = self.kernel.state.step(Inputs(control=(Detach(name),)))
+            self.kernel.note([], result)
+            self._agree(result, change)
         for name in [name for name in theirs if name not in mine]:
-            guarantee = units(theirs[name].guarantee)
-            result = self.state.attach(name, guarantee=guarantee, granularity="element")
+            entry = Attach(name, guarantee=units(theirs[name].guarantee))
+            result = self.kernel.state.step(Inputs(control=(entry,)))
+            self.kernel.note([], result)
             self._agree(result, change)
         return change
 
-    def _agree(self, result: StepResult, said: Outcome | Change) -> None:
-        assert tuple(to_elements(result.output)) == said.output
+    def _agree(self, result: StepResult, theirs: Outcome | Change) -> None:
         mine = [
             (one.replica, element, REASONS[code])
             for one in result.resolved
             for element, code in zip(to_elements(one.batch), one.reasons, strict=True)
         ]
-        assert Counter(mine) == Counter(tuple(one) for one in said.resolved)
-        self.state.check()
+        assert Counter(mine) == Counter(tuple(one) for one in theirs.resolved)
+        ours, output = replay(self.kernel.output), replay(self.output)
+        assert (ours.history, ours.frontier) == (output.history, output.frontier)
 
 
 @st.composite
 def any_policies(draw: st.DrawFn) -> Policy:
-    """Every choice but `violations=raise`."""
+    """Every choice but `violations`, which is a verdict on a step that has been taken."""
     policy = draw(policies())
     return Policy(
         adjusts=policy.adjusts,
         inserts=policy.inserts,
         stable_lag=policy.stable_lag,
         shrink_only=policy.shrink_only,
-        violations=draw(st.sampled_from([Ignore(), Ignore(), Detach()])),
         promote=draw(st.booleans()),
     )
 

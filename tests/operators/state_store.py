@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from anabranch.operators.state_parts import Saved
+from anabranch.operators.state.blocks import Saved
 
 
 @dataclass

@@ -19,6 +19,7 @@ from anabranch.model.properties import (
     missing_for,
     shared,
 )
+from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.choose import (
     NO_GAPS,
     REMEMBERS,
@@ -28,11 +29,10 @@ from anabranch.operators.merge.choose import (
     detections,
     explain_choice,
 )
-from anabranch.operators.merge.contract import Bucket, Reason
-from anabranch.operators.merge.r0 import MergeR0
-from anabranch.operators.merge.r1 import MergeR1
-from anabranch.operators.merge.r2 import MergeR2
-from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.reference.r0 import MergeR0
+from anabranch.operators.reference.r1 import MergeR1
+from anabranch.operators.reference.r2 import MergeR2
+from anabranch.operators.reference.r3 import MergeR3
 
 R0 = StreamProperties(insert_only=True, strictly_increasing=True)
 R1 = StreamProperties(insert_only=True, ordered=True, ties_in_same_order=True)
@@ -88,7 +88,6 @@ def test_erratum_l6_never_r1_with_gaps(declared, asked):
         assert asked is not None
         return
     assert choice.case is not MergeCase.R1
-    assert choice.first is not MergeCase.R1
     for case, missing in choice.cheaper:
         assert (NO_GAPS in missing) == (case is MergeCase.R1)
 
@@ -106,18 +105,17 @@ def test_gaps_move_r1_to_the_next_case_that_is_right():
         choose({"east": both}, gaps_possible=True, asked=MergeCase.R1)
 
 
-def test_undeclared_is_r4_on_the_path_of_r3():
+def test_undeclared_is_r4():
     choice = choose({"east": R0, "west": None, "north": None})
-    assert (choice.case, choice.first) == (MergeCase.R4, MergeCase.R3)
+    assert (choice.case, choice.was_asked) == (MergeCase.R4, False)
     assert choice.reason == (
         "replicas 'west', 'north' declare nothing, so identities may repeat"
     )
-    assert "starts as R3 and goes on as R4 when an identity repeats" in explain_choice(choice)
 
 
-def test_r4_that_is_asked_for_does_not_start_as_another():
+def test_a_case_that_is_asked_for_is_marked_so():
     choice = choose({"east": R0}, asked=MergeCase.R4)
-    assert (choice.case, choice.first) == (MergeCase.R4, MergeCase.R4)
+    assert (choice.case, choice.was_asked) == (MergeCase.R4, True)
     assert choice.cheaper[0] == (MergeCase.R0, ())
     assert "nothing more; another case was asked for" in explain_choice(choice)
     assert "starts as" not in explain_choice(choice)
@@ -132,7 +130,7 @@ def test_the_reason_names_who_stands_in_the_way():
 
 def test_asking_is_a_declaration_for_those_who_declare_nothing():
     choice = choose({"east": None, "west": R3}, asked=MergeCase.R3)
-    assert choice.case is choice.first is MergeCase.R3
+    assert choice.case is MergeCase.R3
     assert choice.reason == (
         "it was asked for; replica 'east' declares nothing, so keyed is taken on your word"
     )
@@ -169,7 +167,6 @@ def test_a_choice_is_data():
             (MergeCase.R1, ("insert_only", "ordered", "ties_in_same_order")),
             (MergeCase.R2, ("insert_only", "ordered")),
         ),
-        MergeCase.R3,
     )
 
 

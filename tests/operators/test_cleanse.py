@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unary_driver import SCHEMA, bags, batch_of, broken_streams, cuts, streams
+from unary_driver import SCHEMA, bags, batch_of, broken_streams, cuts, step, streams, violations
 
 from anabranch.batch.codec import from_elements, to_elements
-from anabranch.batch.history import REASONS
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Insert, Stable
 from anabranch.model.frozen import Status, status
@@ -28,10 +27,10 @@ from anabranch.model.properties import (
     observe,
 )
 from anabranch.model.time import FOREVER
-from anabranch.operators.cleanse import Cleanse, after_cleanse, payload_order
-from anabranch.operators.cleanse_kernel import CleanseState, release_order, step
-from anabranch.operators.merge.r1 import MergeR1
-from anabranch.operators.merge.r4 import MergeR4
+from anabranch.operators.cleanse import CleanseState, after_cleanse, release_order
+from anabranch.operators.reference.cleanse import Cleanse, payload_order
+from anabranch.operators.reference.r1 import MergeR1
+from anabranch.operators.reference.r4 import MergeR4
 from anabranch.testing.cases import load_cases
 from anabranch.testing.strategies import interleavings, presentations, replicas
 
@@ -112,19 +111,16 @@ def test_any_cut_any_restart_same_sequence(data):
         result = step(state, batch_of(stream[begin:end]))
         state.check()
         output += to_elements(result.output)
-        wrong += [(begin + p, REASONS[c]) for p, c in zip(*violations(result), strict=True)]
+        broken = violations(result, stream[begin:end])
+        wrong += [(begin + one.position, one.reason) for one in broken]
         seen, said = replay(stream[:end]), replay(output)
         assert said.violations == ()
         assert (said.frontier, said.history) == released_of(seen)
         assert wrong == [(v.position, v.reason) for v in seen.violations]
         if data.draw(st.booleans()):
-            state = CleanseState.from_bytes(state.to_bytes(), SCHEMA)
+            state = CleanseState.from_parts(state.parts().written, SCHEMA)
             state.check()
     assert events(output) == events(run(stream))
-
-
-def violations(result):
-    return result.positions.tolist(), result.reasons.tolist()
 
 
 @given(broken_streams())
@@ -134,7 +130,7 @@ def test_kernel_says_what_the_reference_says_after_every_element(stream):
         assert to_elements(step(state, batch_of([element])).output) == list(
             reference.push(element)
         )
-        assert state.waiting == reference.waiting.total()
+        assert state.live == reference.waiting.total()
 
 
 @pytest.mark.parametrize("case", MergeCase)
@@ -198,11 +194,23 @@ def test_state_forgets_what_is_released():
         some = [Insert(f"p{i}", time + i, time + i + 90) for i in range(40)]
         step(state, batch_of([*some, Stable(time)]))
     state.check()
-    assert state.waiting < 200
-    assert state.live.stored < 3_000
+    assert state.live < 200
+    assert state.groups.stored < 3_000
+    assert len(state.line) < 200
     step(state, batch_of([Stable(FOREVER)]))
-    assert state.waiting == 0
+    assert state.live == 0
     assert repr(state).startswith("CleanseState(")
+
+
+def test_a_blocked_step_looks_at_nothing_but_what_passes_the_frontier():
+    state = CleanseState(SCHEMA)
+    step(state, batch_of([Insert("blocks", 0, FOREVER)]))
+    visits = []
+    for time in range(1, 50):
+        some = [Insert(f"p{time}-{i}", time, time + 1) for i in range(10)]
+        visits.append(step(state, batch_of([*some, Stable(time)])).counts["visits"])
+    assert visits == [1] + [10] * 48
+    state.check()
 
 
 KINDS = {

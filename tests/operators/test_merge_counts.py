@@ -4,30 +4,26 @@ The design asks for at most 1.6 visits per element, however many events are aliv
 way (a look at every half frozen event on every stable) needs hundreds.
 """
 
-import importlib.util
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from merge_driver import SCHEMA, Kernel
+from merge_driver import SCHEMA, Kernel, step
+from merging import operations
 
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch
 from anabranch.batch.codec import decode
+from anabranch.generator.workload import Workload
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge import r4_kernel
-from anabranch.operators.merge.contract import Arrival
-from anabranch.operators.merge.r3_kernel import step
-from anabranch.operators.merge.r3_state import R3State, Work
-from anabranch.operators.merge.r4_state import R4State
-from anabranch.sources.generate import Workload
+from anabranch.operators.contract import Arrival
+from anabranch.operators.merge.state import MergeState, Work
 
 MOST_VISITS = 1.6
 
 
-def cost(state: R3State, before: Work) -> dict[str, int]:
+def cost(state: MergeState, before: Work) -> dict[str, int]:
     then = asdict(before)
     return {name: count - then[name] for name, count in asdict(state.work).items()}
 
@@ -39,7 +35,7 @@ def test_visits_per_element_stay_below_the_bound_at_any_size(alive, inputs):
     batches = [
         decode(workload.replica(number), workload.schema).batch for number in range(inputs)
     ]
-    state = R3State.empty(workload.schema)
+    state = MergeState.empty(workload.schema)
     for at in range(0, max(map(len, batches)), 500):
         arrivals = [
             Arrival(f"r{number}", batch.take(np.arange(at, min(at + 500, len(batch)))))
@@ -68,7 +64,7 @@ def inserts(names: range, start: int, end: int) -> Batch:
 
 def steady_cost(background: int) -> dict[str, int]:
     """Ten steps of 1,002 elements, while this many other events are half frozen."""
-    state = R3State.empty(SCHEMA)
+    state = MergeState.empty(SCHEMA)
     for name in "12":
         step(state, [Arrival(name, inserts(range(background), 0, FOREVER_UNITS))])
     first = background
@@ -128,16 +124,6 @@ def test_a_list_that_is_mostly_untrue_is_made_anew():
     assert kernel.state.frontier == 1_001
 
 
-def load_operations():
-    path = Path(__file__).parents[2] / "benchmarks" / "merging" / "operations.py"
-    spec = importlib.util.spec_from_file_location("operations", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-OPERATIONS = load_operations()
-
 # Per element at most; the queue's part may grow with the logarithm of what is alive.
 MOST = {
     "R0": {"probes": 0.1, "visits": 1, "queue": 0},
@@ -149,7 +135,7 @@ MOST = {
 
 
 def test_every_row_of_table_iv_is_counted():
-    assert OPERATIONS.PAPER.keys() == {*MOST, "R3-"}
+    assert operations.PAPER.keys() == {*MOST, "R3-"}
     assert {case.name for case in MergeCase} == MOST.keys()
 
 
@@ -157,7 +143,7 @@ def test_every_row_of_table_iv_is_counted():
 @pytest.mark.parametrize("case", MOST)
 def test_lmerge_table_iv_no_cost_follows_the_number_of_live_events(case, inputs):
     few, many = (
-        OPERATIONS.per_element(case, live=live, inputs=inputs, measured=2_000)
+        operations.per_element(case, live=live, inputs=inputs, measured=2_000)
         for live in (100, 3_000)
     )
     for name, most in MOST[case].items():
@@ -167,19 +153,10 @@ def test_lmerge_table_iv_no_cost_follows_the_number_of_live_events(case, inputs)
         assert many[name] <= allowed * few[name] + 0.1, (case, name, few, many)
 
 
-def test_the_steps_of_r4_count_every_look_at_a_slot():
-    """Lookups, the names that are final and removals included."""
-    workload = Workload(case=MergeCase.R4, events=300, duration=100)
-    state, counted = R4State.empty(workload.schema), 0
-    for arrivals in OPERATIONS.steps(workload, 50):
-        counted += r4_kernel.step(state, arrivals).counts["probes"]
-    assert counted == state.probes > 0
-
-
 def test_a_cost_that_follows_the_number_of_live_events_is_seen():
     """R3- looks at all of them on every stable, as the paper's listings do."""
     few, many = (
-        OPERATIONS.per_element("R3-", live=live, measured=2_000) for live in (100, 1_500)
+        operations.per_element("R3-", live=live, measured=2_000) for live in (100, 1_500)
     )
     assert many["visits"] >= 3 * few["visits"]
     assert many["visits"] > MOST_VISITS

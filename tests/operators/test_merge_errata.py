@@ -6,7 +6,7 @@ from merge_driver import Kernel, Reference, runs
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.contract import Bucket, Reason
+from anabranch.operators.contract import Bucket, Reason
 
 ENGINES = {"reference": Reference, "kernel": Kernel}
 

@@ -6,21 +6,17 @@ Papers: LMerge V-C.
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, quarrels, runs
+from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, quarrels, runs, step
 from merge_r4_driver import KernelR4, ReferenceR4
 
 from anabranch.model.element import Insert, Stable
 from anabranch.model.history import History
 from anabranch.model.notation import parse
-from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge import auto, r3_kernel
-from anabranch.operators.merge.account import MergeAccount, combine
-from anabranch.operators.merge.auto import AutoState
-from anabranch.operators.merge.contract import GAPS_SHOWN, Arrival, Gap
+from anabranch.operators.contract import GAPS_SHOWN, Arrival, Gap
 from anabranch.operators.merge.policy import Policy, Quorum
-from anabranch.operators.merge.r3 import MergeR3
-from anabranch.operators.merge.r3_state import R3State
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.strategies import interleavings, replicas
 
 GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
@@ -36,21 +32,19 @@ def steps(data, arrived):
 
 @given(st.data())
 def test_the_kernel_names_the_gaps_of_the_reference_whatever_comes(data):
-    """By element in steps of any size; by batch in steps of one element."""
+    """In steps of one element."""
     arrived = data.draw(quarrels())
-    by_element, by_batch, reference = Kernel(granularity="element"), Kernel(), Reference()
+    kernel, reference = Kernel(), Reference()
     for number in range(3):
         guarantee = data.draw(GUARANTEES)
-        for merge in (by_element, by_batch, reference):
+        for merge in (kernel, reference):
             merge.attach(f"r{number}", guarantee)
     for some in steps(data, arrived):
-        by_element.step(some)
         for name, elements in some:
             for element in elements:
-                by_batch.take(name, [element])
+                kernel.take(name, [element])
                 reference.take(name, [element])
-        assert sorted(by_element.missing) == sorted(reference.missing)
-        assert sorted(by_batch.missing) == sorted(reference.missing)
+        assert sorted(kernel.missing) == sorted(reference.missing)
     assert len(set(reference.missing)) == len(reference.missing)
 
 
@@ -66,8 +60,7 @@ def test_r3_and_r4_name_the_same_gaps_where_replicas_tell_one_history(data):
         if not isinstance(e, Stable) and e.end == FOREVER
     }
     arrived = data.draw(interleavings(streams))
-    granularity = data.draw(st.sampled_from(["batch", "element"]))
-    ours, theirs = Kernel(granularity=granularity), KernelR4(granularity=granularity)
+    ours, theirs = Kernel(), KernelR4()
     references = Reference(), ReferenceR4()
     for number in range(len(streams)):
         for merge in (ours, theirs, *references):
@@ -90,7 +83,7 @@ def test_r3_and_r4_name_the_same_gaps_where_replicas_tell_one_history(data):
 def test_what_was_taken_back_for_a_gap_is_named(data):
     streams = data.draw(replicas(min_inputs=2, gaps=True, phantoms=0))
     arrived = data.draw(interleavings(streams))
-    merge = Kernel(granularity=data.draw(st.sampled_from(["batch", "element"])))
+    merge = Kernel()
     merge.step([(f"r{number}", []) for number in range(len(streams))])
     for some in steps(data, arrived):
         merge.step(some)
@@ -103,7 +96,7 @@ def test_what_was_taken_back_for_a_gap_is_named(data):
 def test_replicas_without_holes_have_no_gaps(data):
     streams = data.draw(replicas(phantoms=0))
     arrived = data.draw(interleavings(streams))
-    merge = Kernel(granularity=data.draw(st.sampled_from(["batch", "element"])))
+    merge = Kernel()
     merge.step([(f"r{number}", []) for number in range(len(streams))])
     for some in steps(data, arrived):
         merge.step(some)
@@ -113,7 +106,7 @@ def test_replicas_without_holes_have_no_gaps(data):
 TELL = parse("insert a 1..9; insert b 4..6; stable 3")
 
 
-@pytest.mark.parametrize("merge", [Kernel(), Kernel(granularity="element"), Reference()])
+@pytest.mark.parametrize("merge", [Kernel(), KernelR4(), Reference(), ReferenceR4()])
 def test_a_gap_is_named_when_it_is_half_frozen_or_frozen_and_once(merge):
     merge.attach("east")
     merge.attach("west")
@@ -128,7 +121,7 @@ def test_a_gap_is_named_when_it_is_half_frozen_or_frozen_and_once(merge):
 
 
 def test_what_the_decider_removed_itself_is_no_gap():
-    for merge in (Kernel(), Kernel(granularity="element"), Reference()):
+    for merge in (Kernel(), KernelR4(), Reference(), ReferenceR4()):
         merge.take("east", parse("insert a 1..9"))
         merge.take("west", parse("insert a 1..9; adjust a 1..9->1; stable 5"))
         assert merge.missing == []
@@ -155,38 +148,25 @@ def test_one_that_was_promoted_need_not_know_what_ends_before_its_guarantee():
     assert merge.missing == [("west", (30, "b"))]
 
 
-def test_auto_names_gaps_on_both_paths():
-    state = AutoState.empty(SCHEMA)
+def test_gaps_are_named_of_single_events_and_of_bags():
+    state = MergeState.empty(SCHEMA, keyed=False)
 
     def take(name, text):
-        return auto.step(state, [Arrival(name, batch_of(parse(text)))])
+        return step(state, [Arrival(name, batch_of(parse(text)))])
 
     take("east", "insert a 1..9")
     result = take("west", "stable 2")
     assert (result.missing, result.gaps) == (1, (Gap("west", 1, "a"),))
     take("east", "insert b 3..9; insert b 3..9")
-    assert state.case is MergeCase.R4
     result = take("west", "stable 5")
     assert (result.missing, result.gaps) == (1, (Gap("west", 3, "b"),))
 
 
-def test_all_gaps_are_counted_and_the_first_are_named_in_the_step_and_the_account():
-    state, account = R3State.empty(SCHEMA), MergeAccount()
+def test_all_gaps_are_counted_and_the_first_are_named():
+    state = MergeState.empty(SCHEMA)
     many = [Insert(f"p{i}", 1, 9) for i in range(30)]
-    for name, elements in [
-        ("east", many),
-        ("west", [Stable(2)]),
-        ("east", [Insert("q", 3, 9)]),
-        ("west", [Stable(4)]),
-    ]:
-        arrivals = [Arrival(name, batch_of(elements))]
-        result = r3_kernel.step(state, arrivals)
-        account.add(arrivals, result)
-        if elements == [Stable(2)]:
-            assert (result.missing, len(result.gaps)) == (30, GAPS_SHOWN)
-    assert (account.missing, len(account.gaps)) == (31, GAPS_SHOWN)
-    shown = account.to_dict()
-    assert shown["missing"] == 31
-    assert shown["gaps"][0][:2] == ["west", 1]
-    assert combine([account, account]).missing == 62
-    assert combine([account, account]).gaps == account.gaps
+    step(state, [Arrival("east", batch_of(many))])
+    result = step(state, [Arrival("west", batch_of([Stable(2)]))])
+    assert (result.missing, len(result.gaps)) == (30, GAPS_SHOWN)
+    assert result.gaps[0].replica == "west"
+    assert result.gaps[0].start == 1

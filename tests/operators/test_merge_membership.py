@@ -14,10 +14,10 @@ from anabranch.model.equivalence import equivalent_until
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.time import FOREVER, NEVER
-from anabranch.operators.merge.contract import Bucket, Reason
+from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.policy import Detach, Ignore, Policy, Quorum, Raise
-from anabranch.operators.merge.r3_membership import Alarm, Stretch
-from anabranch.testing.strategies import histories, presentations
+from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.testing.strategies import histories, joiners, presentations
 
 NAMES = ["r0", "r1", "r2", "r3"]
 
@@ -40,13 +40,14 @@ class Script:
         self.attach_as(name, guarantee)
 
     def attach_as(self, name, guarantee):
-        stream = self.data.draw(presentations(self.truth, phantoms=1))
+        if guarantee is None or guarantee == FOREVER:
+            stream = self.data.draw(presentations(self.truth, phantoms=1))
+        else:
+            late = joiners(self.truth, guarantee=guarantee, strangers=1, phantoms=1)
+            stream = self.data.draw(late)
         if guarantee == FOREVER:
             # It goes on where it left off: with a gap, after which nothing is certain.
             stream = stream[len(stream) // 2 :]
-        elif guarantee is not None:
-            known = {event.identity for event in self.truth if event.end >= guarantee}
-            stream = [e for e in stream if isinstance(e, Stable) or e.event.identity in known]
         number = self.numbers[name] = self.numbers.get(name, 0) + 1
         self.waiting[name], self.guarantees[name] = stream, guarantee
         self.frontiers[name] = NEVER

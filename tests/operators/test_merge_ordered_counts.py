@@ -7,7 +7,7 @@ from merge_driver import SCHEMA
 
 from anabranch.batch.batch import INSERT, Batch
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.contract import Arrival
+from anabranch.operators.contract import Arrival
 from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 

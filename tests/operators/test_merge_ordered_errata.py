@@ -7,14 +7,14 @@ from anabranch.model.element import Insert
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.contract import Bucket, Reason
+from anabranch.operators.contract import Bucket, Reason
 
 R0, R1, R2 = MergeCase.R0, MergeCase.R1, MergeCase.R2
 
 FORMS = {
     "reference": Reference,
-    "element": lambda case: Kernel(case, "element"),
-    "batch": lambda case: Kernel(case, "batch"),
+    "element": lambda case: Kernel(case, each=True),
+    "batch": Kernel,
 }
 
 

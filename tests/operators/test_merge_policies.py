@@ -9,9 +9,9 @@ from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.time import FOREVER, NEVER
-from anabranch.operators.merge.contract import Bucket
+from anabranch.operators.contract import Bucket
 from anabranch.operators.merge.policy import OnStable, Policy
-from anabranch.operators.merge.r3 import MergeR3
+from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.strategies import interleavings, replicas
 
 

@@ -14,7 +14,7 @@ from anabranch.model.element import Adjust, Identity, Insert, Stable
 from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, NEVER
-from anabranch.operators.merge.contract import Bucket, Reason
+from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.policy import (
     Always,
     First,

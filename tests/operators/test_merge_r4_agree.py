@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, batch_of, units
+from merge_driver import SCHEMA, batch_of, step, units
 
-from anabranch.batch.codec import from_elements, to_elements
-from anabranch.batch.hashing import hash_payload
-from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.batch.codec import to_elements
+from anabranch.model.element import Insert, Stable
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.contract import Arrival
-from anabranch.operators.merge.r4_agree import Change, is_denied, is_due, owed
-from anabranch.operators.merge.r4_kernel import step
-from anabranch.operators.merge.r4_restore import Written, restore
-from anabranch.operators.merge.r4_state import R4State
-from anabranch.operators.state_parts import Blocks
+from anabranch.operators.contract import Arrival
+from anabranch.operators.merge.bags import fill_bags
+from anabranch.operators.merge.layout import ENDS, OUT
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.reference.r4_agree import Change, heeded, is_denied, owed
 
 START = 1
-ENDS = st.lists(st.one_of(st.integers(START + 1, 9), st.just(FOREVER)), max_size=5)
+LATER = st.lists(st.one_of(st.integers(START + 1, 9), st.just(FOREVER)), max_size=5)
 
 
 def apply(have, changes):
@@ -36,7 +35,7 @@ def apply(have, changes):
     return +after
 
 
-@given(ENDS, ENDS, st.integers(START + 1, 10), st.booleans())
+@given(LATER, LATER, st.integers(START + 1, 10), st.booleans())
 def test_a_free_identity_can_follow_its_decider_afterwards(have, want, time, shrink_only):
     changes = owed(
         Counter(have), Counter(want), free=True, frontier=0, time=time, shrink_only=shrink_only
@@ -52,7 +51,7 @@ def test_a_free_identity_can_follow_its_decider_afterwards(have, want, time, shr
     assert len(changes) <= max(len(have), len(want)) + (len(want) if shrink_only else 0)
 
 
-@given(ENDS, ENDS, st.integers(START + 1, 8), st.integers(1, 4), st.booleans())
+@given(LATER, LATER, st.integers(START + 1, 8), st.integers(1, 4), st.booleans())
 def test_what_was_promised_is_kept_whatever_the_decider_wants(have, want, at, more, shrink):
     """Errata L4: no event comes or goes, nothing moves from or to before the frontier."""
     changes = owed(
@@ -83,6 +82,30 @@ def test_a_half_frozen_identity_follows_a_consistent_decider(pairs, frontier):
         assert [e for e in after if e < time] == sorted(e for e in want if e < time)
 
 
+@given(
+    st.lists(st.tuples(st.integers(2, 9), st.integers(2, 9)), max_size=5),
+    st.lists(st.integers(2, 9), max_size=2),
+    st.tuples(*[st.integers(2, 9)] * 2),
+    st.data(),
+)
+def test_a_half_frozen_identity_follows_a_decider_from_its_guarantee_on(
+    pairs, strangers, joined, data
+):
+    """It omits some of what ended before, and has other events there (erratum L9)."""
+    guarantee, frontier = sorted(joined)
+    frozen = [a for a, _ in pairs if a < frontier]
+    ends = [max(b, frontier) for a, b in pairs if a >= frontier]
+    known = [end for end in frozen if end >= guarantee or data.draw(st.booleans())]
+    want = Counter(known + ends + [end for end in strangers if end < guarantee])
+    have = Counter(a for a, _ in pairs)
+    for time in range(frontier + 1, 11):
+        times = {"frontier": frontier, "time": time}
+        bags = heeded(have, want, frontier=frontier, guarantee=guarantee)
+        assert not is_denied(*bags, frontier=frontier)
+        after = sorted(apply(have, owed(*bags, free=False, **times)).elements())
+        assert [e for e in after if e < time] == sorted(e for e in frozen + ends if e < time)
+
+
 @pytest.mark.parametrize(
     ("have", "want", "changes"),
     [
@@ -98,47 +121,55 @@ def test_counts_are_made_equal_while_an_identity_is_free(have, want, changes):
     assert owed(Counter(have), Counter(want), free=True, frontier=0, time=5) == changes
 
 
-def state_of(have, want, other, frontier, shrink_only):
+def state_of(have, want, other, frontier, shrink_only, guarantee):
     """A merge with one identity, as no stream may have left it, and two replicas."""
-    state = R4State.empty(SCHEMA, shrink_only=shrink_only)
-    for name in ("decider", "other"):
-        state.attach(name)
-    state.frontier = frontier
-    payload = from_elements([Insert("a", START, START + 1)], SCHEMA).payload
-    low, high = (half.view(np.int64) for half in hash_payload(payload))
+    policy = Policy(shrink_only=shrink_only)
+    state = MergeState.empty(SCHEMA, keyed=False, policy=policy)
+    state.attach("decider", guarantee=guarantee)
+    step(state, [Arrival("other", batch_of([Insert("a", START, START + 1)]))])
+    state.frontier, nodes = frontier, state.nodes
     rows = [
         (0, column, units(end), count)
         for column, bag in enumerate((have, want, other))
         for end, count in sorted(Counter(bag).items())
     ]
-    names = np.array([[START, high[0], low[0]]])
-    ends = np.array(rows, np.int64).reshape(-1, 4)
-    one = np.zeros(1, np.int64)
-    blocks = Blocks.none()
-    blocks.add(one, state.mark)
-    restore(state, Written(one, names, one, one, ends, payload), blocks)
-    return state
+    nodes.make_room_in_bags(64, 1)
+    columns, ends = np.array([OUT, ENDS, ENDS + 1]), np.array(rows, np.int64).reshape(-1, 4)
+    fill_bags(nodes.bags, nodes.rows, np.zeros(1, np.int64), columns, ends)
+    return state.restored()
 
 
-@given(ENDS, ENDS, ENDS, st.integers(0, 9), st.integers(2, 11), st.booleans())
-def test_the_kernel_owes_the_same_for_any_bags(have, want, other, frontier, time, shrink):
+@given(
+    LATER, LATER, LATER, st.tuples(*[st.integers(0, 9)] * 2), st.integers(2, 11), st.booleans()
+)
+def test_the_kernel_owes_the_same_for_any_bags(have, want, other, joined, time, shrink):
     """Also for bags that no merge comes to: the output may lack events while it is free."""
+    guarantee, frontier = sorted(joined)
     free = frontier <= START
     assume(time > frontier and (free or any(end >= frontier for end in have)))
-    state = state_of(have, want, other, frontier, shrink)
+    state = state_of(have, want, other, frontier, shrink, guarantee)
     bags, times = (Counter(have), Counter(want)), {"frontier": frontier, "time": time}
-    due = free or is_due(*bags, **times)
-    changes = owed(*bags, free=free, **times, shrink_only=shrink) if due else []
-    arrivals = [Arrival("decider", batch_of([Stable(time)]))]
-    result = step(state, arrivals, granularity="element")
-    assert to_elements(result.output) == [*map(element, changes), Stable(time)]
-    assert result.conflicts == (due and not free and is_denied(*bags, frontier=frontier))
+    if not free:
+        bags = heeded(*bags, frontier=frontier, guarantee=guarantee)
+    changes = owed(*bags, free=free, **times, shrink_only=shrink)
+    result = step(state, [Arrival("decider", batch_of([Stable(time)]), guarantee)])
+    *said, last = to_elements(result.output)
+    assert last == Stable(time)
+    assert apply(have, map(change_of, said)) == apply(have, changes)
+    assert result.conflicts == (not free and is_denied(*bags, frontier=frontier))
     if state.live:
         state.check()
 
 
-def element(change):
-    end = START if change.end is None else change.end
-    if change.old_end is None:
-        return Insert("a", START, end)
-    return Adjust("a", START, change.old_end, end)
+@given(LATER, LATER, st.integers(2, 9), st.integers(1, 4))
+def test_nothing_is_owed_where_a_stable_freezes_nothing(have, want, frontier, more):
+    have, want, time = Counter(have), Counter(want), frontier + more
+    freezes = any(frontier <= end < time for end in have)
+    if not freezes and not any(end < time for end in want - have):
+        assert owed(have, want, free=False, frontier=frontier, time=time) == []
+
+
+def change_of(element):
+    if isinstance(element, Insert):
+        return Change(None, element.end)
+    return Change(element.old_end, None if element.is_removal else element.end)

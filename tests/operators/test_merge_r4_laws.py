@@ -2,24 +2,34 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import cuts, judge_prefix, prefixes, runs
-from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4, shrinking
-from policy_kernel_driver import time_of
+from merge_driver import Kernel, cuts, judge_prefix, prefixes, runs, time_of
+from merge_r4_driver import (
+    KernelR4,
+    ReferenceR4,
+    crowds,
+    judge_going_on_alone,
+    quarrels_r4,
+    shrinking,
+)
 
-from anabranch.model.conditions import breaches_r4
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
-from anabranch.operators.merge.contract import Bucket, Reason
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.operators.contract import Bucket, Reason
+from anabranch.testing.conditions import breaches_r4
+from anabranch.testing.strategies import histories, interleavings, joiners, replicas
 
-GRANULARITIES = st.sampled_from(["batch", "element"])
 LAGS = st.sampled_from([0, 0, 1, 4])
+JOINED_BY = [
+    lambda data: ReferenceR4(shrink_only=data.draw(st.booleans())),
+    lambda data: KernelR4(data.draw(st.booleans())),
+]
 
 
 def bags(**options):
@@ -52,7 +62,7 @@ def test_reference_r4_is_compatible_at_every_prefix_and_equivalent_at_the_end(da
 def test_kernel_r4_any_cut_any_restart_same_history(data):
     streams = data.draw(bags())
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(data.draw(st.booleans()), data.draw(GRANULARITIES))
+    merge = KernelR4(data.draw(st.booleans()))
     for stop, some in steps(data, arrived):
         merge.step(some)
         if stop:
@@ -65,39 +75,12 @@ def test_kernel_r4_any_cut_any_restart_same_history(data):
     assert (merge.live, merge.conflicts) == (0, 0)
 
 
-@given(st.data())
-def test_kernel_r4_says_in_element_granularity_what_the_reference_says(data):
-    """The same elements in the same order and the same reasons, whatever comes."""
-    arrived = data.draw(quarrels_r4())
-    shrink_only = data.draw(st.booleans())
-    choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
-    kernel = KernelR4(shrink_only, "element", **choices)
-    reference = ReferenceR4(shrink_only, **choices)
-    for number in range(3):
-        guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
-        kernel.attach(f"r{number}", guarantee)
-        reference.attach(f"r{number}", guarantee)
-    for _, some in steps(data, arrived):
-        kernel.step(some)
-        for name, _ in some:  # a step announces all that arrive in it, also who had left
-            if name not in reference.merge.replicas:
-                reference.attach(name)
-        for name, elements in some:
-            reference.take(name, elements)
-        agree(kernel, reference)
-        assert kernel.output == reference.output
-        if data.draw(st.booleans()):
-            kernel.restart()
-        if data.draw(st.integers(0, 2)) == 0:
-            change_membership(data, kernel, reference)
-
-
 def test_a_replica_that_arrives_in_a_step_is_known_from_its_beginning():
-    told, copy = parse("insert a 0..1; stable 5"), parse("insert a 0..1")
-    together, apart = KernelR4(False, "element"), KernelR4(False, "element")
-    together.step([("r0", told), ("r1", copy)])
-    assert together.reasons[-1] is Reason.SETTLED
-    apart.step([("r0", told)])
+    first, copy = parse("insert a 0..1; stable 5"), parse("insert a 0..1")
+    together, apart = KernelR4(), KernelR4()
+    together.step([("r0", first), ("r1", copy)])
+    assert together.reasons[-1] is Reason.KNOWN
+    apart.step([("r0", first)])
     apart.step([("r1", copy)])
     assert apart.reasons[-1] is Reason.LATE
 
@@ -148,7 +131,9 @@ def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
         reference.take(f"r{number}", [element])
         agree(kernel, reference)
         assert replay(kernel.output) == replay(reference.output)
-        if choices["promote"] and data.draw(st.integers(0, 4)) == 0:
+        if data.draw(st.integers(0, 3)) == 0:
+            kernel.restart()
+        if data.draw(st.integers(0, 4)) == 0:
             change_membership(data, kernel, reference)
 
 
@@ -156,7 +141,7 @@ def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
 def test_r4_with_a_lag_is_compatible_at_every_step_and_equivalent_at_the_end(data):
     streams, lag = data.draw(bags()), data.draw(st.integers(1, 5))
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(data.draw(st.booleans()), data.draw(GRANULARITIES), stable_lag=lag)
+    merge = KernelR4(data.draw(st.booleans()), stable_lag=lag)
     expected = NEVER
     for stop, some in steps(data, arrived):
         merge.step(some)
@@ -174,8 +159,7 @@ def test_r4_with_a_lag_is_compatible_at_every_step_and_equivalent_at_the_end(dat
 @given(st.data())
 def test_output_r4_is_valid_whatever_comes(data):
     arrived = data.draw(quarrels_r4())
-    choices = data.draw(st.booleans()), data.draw(GRANULARITIES)
-    merge = KernelR4(*choices, stable_lag=data.draw(LAGS))
+    merge = KernelR4(data.draw(st.booleans()), stable_lag=data.draw(LAGS))
     for _, some in steps(data, arrived):
         merge.step(some)
         assert replay(merge.output).violations == ()
@@ -186,7 +170,7 @@ def test_output_r4_is_valid_whatever_comes(data):
 def test_nothing_is_late_or_a_violation_when_replicas_of_bags_agree(data):
     streams = data.draw(bags(phantoms=0))
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(granularity=data.draw(GRANULARITIES))
+    merge = KernelR4()
     merge.step([(f"r{number}", []) for number in range(len(streams))])
     for _, some in steps(data, arrived):
         merge.step(some)
@@ -199,7 +183,7 @@ def test_nothing_is_late_or_a_violation_when_replicas_of_bags_agree(data):
 def test_gaps_of_bags_leave_the_output_valid_and_are_never_absorbed(data):
     streams = data.draw(bags(min_inputs=2, gaps=True, phantoms=0))
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(granularity=data.draw(GRANULARITIES))
+    merge = KernelR4()
     merge.step([(f"r{number}", []) for number in range(len(streams))])
     for _, some in steps(data, arrived):
         merge.step(some)
@@ -223,7 +207,7 @@ def test_lmerge_erratum_l12_bounds_on_chattiness_hold_for_bags(data):
     """Each adjust of the output is paid for by an insert or adjust of the input."""
     streams = data.draw(bags())
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(granularity=data.draw(GRANULARITIES))
+    merge = KernelR4()
     for _, some in steps(data, arrived):
         merge.step(some)
     came = [element for _, element in arrived]
@@ -238,7 +222,7 @@ def test_erratum_l14_nothing_is_lengthened_that_no_input_lengthens(data):
     streams = data.draw(shrinking())
     arrived = data.draw(interleavings(streams))
     reference = ReferenceR4(shrink_only=True)
-    kernel = KernelR4(shrink_only=True, granularity=data.draw(GRANULARITIES))
+    kernel = KernelR4(shrink_only=True)
     for number, element in arrived:
         reference.take(f"r{number}", [element])
     for _, some in steps(data, arrived):
@@ -251,25 +235,30 @@ def test_erratum_l14_nothing_is_lengthened_that_no_input_lengthens(data):
     assert count(Insert, reference.output) <= 2 * count(Insert, came)
 
 
+@pytest.mark.parametrize("make", JOINED_BY, ids=["reference", "kernel"])
 @given(st.data())
-def test_a_joining_replica_of_bags_never_makes_the_output_wrong(data):
+def test_a_joining_replica_of_bags_never_makes_the_output_wrong(make, data):
     """LMerge V-B: complete replicas, and one that is right from its guarantee on (L9)."""
-    streams = data.draw(bags(min_inputs=2, max_inputs=3, phantoms=0))
+    truth = data.draw(st.one_of(histories(case=MergeCase.R4), crowds))
+    streams = data.draw(bags(max_inputs=2, history=st.just(truth), phantoms=0))
     guarantee = data.draw(st.integers(0, 10))
-    # Without identities all of whose events ended before its guarantee.
-    known = {(e.start, e.payload) for e in History.of(streams[-1]) if e.end >= guarantee}
-    streams[-1] = [
-        e for e in streams[-1] if isinstance(e, Stable) or (e.start, e.payload) in known
-    ]
+    late = joiners(truth, guarantee=guarantee, case=MergeCase.R4, strangers=1, phantoms=0)
+    streams.append(data.draw(late))
     arrived = data.draw(interleavings(streams))
-    merge = KernelR4(granularity=data.draw(GRANULARITIES))
+    merge = make(data)
     names = [f"r{number}" for number in range(len(streams))]
     for name in names:
         merge.attach(name, guarantee if name == names[-1] else None)
     for _, some in steps(data, arrived):
         merge.step(some)
         assert replay(merge.output).violations == ()
-        if data.draw(st.booleans()):
+        if isinstance(merge, Kernel) and data.draw(st.booleans()):
             merge.restart()
     assert merge.conflicts == 0
-    assert History.of(merge.output) == History.of(streams[0])
+    assert History.of(merge.output) == truth
+
+
+@pytest.mark.parametrize("make", JOINED_BY, ids=["reference", "kernel"])
+@given(st.data())
+def test_a_joined_replica_of_bags_can_go_on_alone(make, data):
+    judge_going_on_alone(make(data), data)

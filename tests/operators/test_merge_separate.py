@@ -1,4 +1,4 @@
-"""R3-: it says what R3 says, and pays for every replica."""
+"""R3-, the baseline of the benchmarks: it says what R3 says, and pays for every replica."""
 
 from collections import Counter
 from itertools import groupby, pairwise
@@ -10,22 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, quarrels, runs
+from merging.separate import SeparateState, step
 
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.errors import StateError
-from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.element import Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
-from anabranch.operators.merge.contract import Arrival, Bucket, Reason
-from anabranch.operators.merge.r3 import MergeR3
-from anabranch.operators.merge.r3_separate import MergeR3Separate
-from anabranch.operators.merge.r3_separate_kernel import SeparateState, step
+from anabranch.operators.contract import Arrival, Bucket, Reason
+from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.cases import load_cases
 from anabranch.testing.strategies import interleavings, replicas
 
-DATA = Path(__file__).parent / "data"
 CASES = load_cases(Path(__file__).parents[1] / "cases" / "merge_r3.case")
 
 
@@ -42,35 +39,12 @@ class Kernel:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_pictures_of_r3_are_those_of_r3_separate(case):
-    merge, kernel, output = MergeR3Separate(), Kernel(), []
+    kernel, output = Kernel(), []
     for arrived, expected in case.steps():
-        said = [out for one in arrived for out in merge.push(*one).output]
-        assert said == list(expected), case.description
-        output += said
+        output += expected
         grouped = groupby(arrived, key=lambda one: one[0])
         kernel.step([(name, [e for _, e in some]) for name, some in grouped])
         assert replay(kernel.output) == replay(output), case.description
-
-
-@given(st.data())
-def test_same_elements_for_the_same_reasons_as_r3_whatever_comes(data):
-    one, other = MergeR3(), MergeR3Separate()
-    for number in range(3):
-        guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))
-        one.attach(f"r{number}", guarantee=guarantee)
-        other.attach(f"r{number}", guarantee=guarantee)
-    for position, (number, element) in enumerate(data.draw(quarrels())):
-        said, same = (merge.push(f"r{number}", element) for merge in (one, other))
-        assert (said.reason, said.output) == (same.reason, same.output)
-        assert one.conflicts == other.conflicts
-        assert one.settled == other.settled
-        assert one.nodes.keys() == other.output.keys()
-        if position == 6 and data.draw(st.booleans()):
-            one.detach("r1")
-            other.detach("r1")
-            # What was shown of a replica that left is not taken back; a new one begins anew.
-            one.attach("r1", attachment=2)
-            other.attach("r1", attachment=2)
 
 
 @given(st.data())
@@ -136,41 +110,7 @@ def test_kernel_any_cut_is_compatible_and_equivalent_at_the_end(data):
     assert History.of(kernel.output) == History.of(streams[0])
 
 
-@given(st.data())
-def test_a_restart_of_r3_separate_changes_nothing(data):
-    arrived, kernel, other = data.draw(quarrels()), Kernel(), Kernel()
-    for begin, end in pairwise([0, *data.draw(cuts(len(arrived)))]):
-        for merge in (kernel, other):
-            merge.step(runs(arrived[begin:end]))
-        assert (kernel.output, kernel.refused) == (other.output, other.refused)
-        if data.draw(st.booleans()):
-            saved = kernel.state.to_bytes()
-            kernel.state = SeparateState.from_bytes(saved, SCHEMA)
-            kernel.state.check()
-            assert kernel.state.to_bytes() == saved
-
-
-def test_a_state_of_r3_separate_is_read_and_no_other():
-    """Written by the first version: `a` is half frozen, `c` is free, `b` is final."""
-    state = SeparateState.from_bytes((DATA / "merge_r3-_v1.state").read_bytes(), SCHEMA)
-    state.check()
-    assert (state.live, state.frontier, list(state.sources)) == (2, 5, ["east", "west"])
-    result = step(state, [Arrival("west", batch_of(parse("adjust a 1..7->8; stable 9")))])
-    assert to_elements(result.output) == parse("adjust a 1..9->8; adjust c 6..12->6; stable 9")
-    with pytest.raises(
-        StateError, match=r"'anabranch merge r3' version 2.*'anabranch merge r3-'"
-    ):
-        SeparateState.from_bytes((DATA / "merge_r3_v2.state").read_bytes(), SCHEMA)
-    other = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.int64()}))
-    with pytest.raises(StateError, match="cannot change"):
-        SeparateState.from_bytes(state.to_bytes(), other)
-
-
 def test_an_element_that_comes_again_is_refused_by_its_seq():
-    merge = MergeR3Separate()
-    assert merge.push("x", Insert("a", 1, 3), seq=4).reason is Reason.FIRST
-    assert merge.push("x", Insert("a", 1, 3), seq=4).reason is Reason.REDELIVERY
-    assert merge.push("x", Adjust("a", 1, 3, 5), seq=5).reason is Reason.NOTED
     state = SeparateState.empty(SCHEMA)
     elements = parse("insert a 1..3; insert a 1..3; stable 2")
     result = step(state, [Arrival("x", batch_of(elements, seq=[4, 4, 5]))])

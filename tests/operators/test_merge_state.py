@@ -1,13 +1,12 @@
-"""The state of merge R3: it survives its bytes, is refused by name, and checks itself."""
+"""The state of a merge: it survives its parts, is refused by name, and checks itself."""
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from merge_driver import SCHEMA, Kernel, Reference, batch_of
+from merge_driver import SCHEMA, Kernel, Reference, batch_of, step
 
 from anabranch.batch.batch import FOREVER_UNITS, Batch
 from anabranch.batch.codec import from_elements, to_elements
@@ -15,14 +14,13 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.notation import parse
-from anabranch.operators.merge import r3_codec, r3_index
-from anabranch.operators.merge.contract import REASONS, Arrival
-from anabranch.operators.merge.r3_kernel import step
-from anabranch.operators.merge.r3_nodes import ABSENT
-from anabranch.operators.merge.r3_state import R3State
-from anabranch.operators.merge.route import EVERY_LANE, route
-from anabranch.operators.merge.settled import UNKNOWN, Settled
-from anabranch.operators.state_codec import write_tables
+from anabranch.operators.contract import REASONS, Arrival, Detach, Inputs
+from anabranch.operators.merge import codec, locate
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.route import EVERY_LANE, route
+from anabranch.operators.state.codec import write_tables
+from anabranch.operators.state.events import ABSENT
+from anabranch.operators.state.final_names import UNKNOWN, FinalNames
 
 
 def some_state():
@@ -34,25 +32,25 @@ def some_state():
     return kernel.state
 
 
-def test_a_state_survives_its_bytes():
+def restored(state, schema=SCHEMA):
+    return MergeState.from_parts(state.parts().written, schema)
+
+
+def test_a_state_survives_its_parts():
     state = some_state()
-    again = R3State.from_bytes(state.to_bytes(), SCHEMA)
+    again = restored(state)
     again.check()
-    # Whoever saves in parts must write all of them after this.
-    assert again.mark > state.mark
-    again.mark = state.mark
-    assert again.to_bytes() == state.to_bytes()
-    assert again.replicas == state.replicas
-    assert (again.live, again.frontier, len(again.settled)) == (1, 5, 1)
-    assert [(r.name, r.joined, r.guarantee) for r in again.replicas] == [
+    assert again.parts().written == state.parts().written
+    assert again.inputs == state.inputs
+    assert (again.live, again.frontier, len(again.final_names)) == (1, 5, 1)
+    assert [(r.name, r.joined, r.guarantee) for r in again.inputs] == [
         ("late", False, 40),
         ("1", True, None),
         ("2", True, None),
     ]
 
 
-@pytest.mark.parametrize("way", ["bytes", "parts"])
-def test_times_come_back_however_far_they_are_from_each_other(way):
+def test_times_come_back_however_far_they_are_from_each_other():
     """They are saved as distances, which wrap around."""
     far = 2**63 - 2
     kernel = Kernel()
@@ -65,10 +63,7 @@ def test_times_come_back_however_far_they_are_from_each_other(way):
     kernel.take("1", said)
     kernel.take("2", [Insert("a", -far, far), Insert("d", -far, 1 - far)])
     state = kernel.state
-    if way == "bytes":
-        again = R3State.from_bytes(state.to_bytes(), SCHEMA)
-    else:
-        again = R3State.from_parts(state.parts().written, SCHEMA)
+    again = restored(state)
     again.check()
     was, now = state.events(), again.events()
     same_events(was, now)
@@ -81,46 +76,27 @@ def same_events(was, now):
     assert was.payload == now.payload
 
 
-def test_blocks_of_two_versions_are_read_together(monkeypatch):
-    """A run that goes on writes only the blocks that change."""
-    kernel = Kernel()
-    kernel.take("1", [Insert(f"p{n}", n, n + 9_000) for n in range(3_000)])
-    with monkeypatch.context() as before:
-        before.setattr(r3_codec, "node_table", r3_codec.named_table)
-        before.setattr(r3_codec, "KIND", replace(r3_codec.KIND, version=2))
-        saved = kernel.state.parts()
-    old = R3State.from_parts(saved.written, SCHEMA)
-    same_events(kernel.state.events(), old.events())
-    kernel = Kernel(old)
-    kernel.take("2", [Insert("p5", 5, 9_005)])
-    new = old.parts(since=saved.mark).written
-    assert set(new) == {"control", "nodes/0"}
-    again = R3State.from_parts({**saved.written, **new}, SCHEMA)
-    again.check()
-    same_events(old.events(), again.events())
-    assert len(new["nodes/0"]) < len(saved.written["nodes/0"])
-
-
-def test_an_empty_state_survives_its_bytes():
-    R3State.from_bytes(R3State.empty(SCHEMA).to_bytes(), SCHEMA).check()
+def test_an_empty_state_survives_its_parts():
+    restored(MergeState.empty(SCHEMA)).check()
 
 
 def test_another_version_is_refused_by_both_names(monkeypatch):
-    monkeypatch.setattr(r3_codec, "KIND", replace(r3_codec.KIND, version=7))
-    data = some_state().to_bytes()
+    monkeypatch.setattr(codec, "KIND", replace(codec.KIND, version=7))
+    data = some_state().parts().written
     monkeypatch.undo()
-    with pytest.raises(StateError, match=r"'anabranch merge r3' version 7.*version 1 and 2"):
-        R3State.from_bytes(data, SCHEMA)
+    with pytest.raises(StateError, match=r"'anabranch merge' version 7.*version 1;"):
+        MergeState.from_parts(data, SCHEMA)
 
 
 def test_foreign_bytes_are_refused():
     with pytest.raises(StateError, match="not a state of"):
-        R3State.from_bytes(b"something else", SCHEMA)
-    table = pa.table({"x": [1]})
+        MergeState.from_parts({"control": b"something else"}, SCHEMA)
+    table = write_tables(pa.table({"x": [1]}))
     with pytest.raises(StateError, match="'unknown' version unknown"):
-        R3State.from_bytes(write_tables(table), SCHEMA)
+        MergeState.from_parts({"control": table}, SCHEMA)
+    saved = dict(some_state().parts().written)
     with pytest.raises(StateError, match="not a state of"):
-        R3State.from_bytes(some_state().to_bytes()[:-400], SCHEMA)
+        MergeState.from_parts(saved | {"control": saved["control"][:-400]}, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +108,7 @@ def test_foreign_bytes_are_refused():
 )
 def test_a_state_of_other_columns_is_refused(other):
     with pytest.raises(StateError, match="cannot change"):
-        R3State.from_bytes(some_state().to_bytes(), other)
+        restored(some_state(), other)
     empty = Batch(
         other, *(np.empty(0, t) for t in ("i1", "i8", "i8", "i8")), other.payload.empty_table()
     )
@@ -144,21 +120,21 @@ def test_a_replaced_attachment_is_refused_and_nothing_changes():
     kernel, reference = Kernel(), Reference()
     for merge in (kernel, reference):
         merge.attach("1", attachment=3)
-    before = kernel.state.to_bytes()
+    before = kernel.state.parts().written
     with pytest.raises(UsageError, match="attachment 2, but 3"):
         step(kernel.state, [Arrival("new", batch_of([])), Arrival("1", batch_of([]), None, 2)])
     with pytest.raises(UsageError, match="attachments 3 and 4 in one step"):
         step(kernel.state, [Arrival("1", batch_of([]), None, n) for n in (3, 4)])
     with pytest.raises(UsageError, match="number 3, but number 3"):
         reference.attach("1", attachment=3)
-    assert kernel.state.to_bytes() == before
+    assert kernel.state.parts().written == before
 
 
 def test_detach_needs_a_name_that_is_there():
     with pytest.raises(
         UsageError, match=r"'x' cannot be detached, attached are \['late', '1', '2'\]"
     ):
-        some_state().detach("x")
+        some_state().step(Inputs(control=(Detach("x"),)))
     Reference().detach("x")
 
 
@@ -166,19 +142,17 @@ def test_a_silent_replica_holds_what_is_settled_until_it_is_detached():
     for merge in (Kernel(), Reference()):
         merge.attach("silent")
         merge.take("1", parse("insert a 1..3; stable 9"))
-        settled = merge.state.settled if isinstance(merge, Kernel) else merge.merge.settled
-        assert len(settled) == 1
+        assert merge.settled == 1
         merge.detach("silent")
-        settled = merge.state.settled if isinstance(merge, Kernel) else merge.merge.settled
-        assert len(settled) == 0
+        assert merge.settled == 0
 
 
 def test_a_seq_that_was_consumed_is_a_redelivery():
-    state, reference = R3State.empty(SCHEMA), Reference()
+    state, reference = MergeState.empty(SCHEMA), Reference()
     elements = parse("insert a 1..3; insert a 1..3; stable 2; insert b 4..5; stable 9")
     seq = [10, 10, 11, 12, 7]
     first = step(state, [Arrival("1", batch_of(elements[:3], seq=seq[:3]))])
-    state = R3State.from_bytes(state.to_bytes(), SCHEMA)
+    state = restored(state)
     second = step(state, [Arrival("1", batch_of(elements[3:], seq=seq[3:]))])
     names = [REASONS[code].name for r in (first, second) for code in r.reasons[0]]
     assert names == ["FIRST", "REDELIVERY", "LEADS", "FIRST", "REDELIVERY"]
@@ -192,20 +166,20 @@ def test_seq_is_for_all_replicas_or_for_none():
         Arrival("2", batch_of([Stable(1)], seq=[1])),
     ]
     with pytest.raises(SchemaError, match=r"\['1'\] have no seq"):
-        step(R3State.empty(SCHEMA), arrivals)
+        step(MergeState.empty(SCHEMA), arrivals)
 
 
 def test_a_step_of_nothing():
-    result = step(R3State.empty(SCHEMA), [])
+    result = step(MergeState.empty(SCHEMA), [])
     assert (len(result.output), result.buckets, result.stable) == (0, (), None)
 
 
 def test_payloads_without_columns():
     schema = ElementSchema(TimeType.BIGINT, pa.schema([]))
-    state = R3State.empty(schema)
+    state = MergeState.empty(schema)
     elements = [Insert((), 1, 5), Insert((), 2, 3), Adjust((), 1, 5, 4), Stable(3)]
     result = step(state, [Arrival("1", from_elements(elements, schema))])
-    state = R3State.from_bytes(state.to_bytes(), schema)
+    state = restored(state, schema)
     state.check()
     assert to_elements(result.output) == [Insert((), 1, 4), Insert((), 2, 3), Stable(3)]
     assert state.live == 2
@@ -219,7 +193,7 @@ def colliding(monkeypatch):
     def hash_names(columns, count):
         return np.zeros((count, 2), np.uint64)
 
-    monkeypatch.setattr(r3_index, "hash_names", hash_names)
+    monkeypatch.setattr(locate, "hash_names", hash_names)
 
 
 @pytest.mark.usefixtures("colliding")
@@ -243,7 +217,7 @@ def names_of(*names):
 
 
 def test_settled_tells_names_apart_and_forgets_by_end():
-    settled = Settled()
+    settled = FinalNames()
     settled.remember(names_of((1, 7, 0), (2, 7, 1), (3, 7, 2)), np.array([4, 6, 5]), 1)
     settled.check()
     hashes = np.array([[2, 7], [1, 7], [9, 7]], np.uint64)
@@ -252,7 +226,7 @@ def test_settled_tells_names_apart_and_forgets_by_end():
     assert settled.rows(settled.first, settled.next)[:, 3].tolist() == [5, 6]
     settled.forget(FOREVER_UNITS, 3)
     assert len(settled) == 0
-    assert repr(settled) == "Settled(0 names, the first is number 3)"
+    assert repr(settled) == "FinalNames(0 names, the first is number 3)"
     settled.remember(names_of((5, 7, 0)), np.array([9]), 4)
     settled.check()
     assert settled.rows(3, 4).tolist() == [[5, 7, 0, 9]]
@@ -261,19 +235,19 @@ def test_settled_tells_names_apart_and_forgets_by_end():
 def test_a_batch_is_located_in_pieces(monkeypatch):
     elements = parse("insert a 1..9; insert b 2..9; adjust a 1..9->7; insert c 3..9; stable 4")
     whole = Kernel().take("1", elements)
-    monkeypatch.setattr(r3_index, "_STRIDE", 2)
+    monkeypatch.setattr(locate, "_STRIDE", 2)
     assert Kernel().take("1", elements) == whole
 
 
 def test_payloads_are_located_where_they_lie(monkeypatch):
     """Chunks that are large enough are not joined with others; small ones are."""
-    monkeypatch.setattr(r3_index, "_STRIDE", 5)
-    monkeypatch.setattr(r3_index, "_ENOUGH", 3)
+    monkeypatch.setattr(locate, "_STRIDE", 5)
+    monkeypatch.setattr(locate, "_ENOUGH", 3)
 
     def ranges(*sizes):
         chunks = [pa.array(range(size), pa.int64()) for size in sizes]
         table = pa.table({"x": pa.chunked_array(chunks, pa.int64())})
-        return list(r3_index._ranges(table, table.num_rows))
+        return list(locate._ranges(table, table.num_rows))
 
     assert ranges() == []
     assert ranges(2) == [(0, 2)]
@@ -281,12 +255,12 @@ def test_payloads_are_located_where_they_lie(monkeypatch):
     assert ranges(1, 1, 1, 1) == [(0, 3), (3, 4)]
     assert ranges(2, 4) == [(0, 2), (2, 6)]
     assert ranges(12, 1) == [(0, 5), (5, 10), (10, 13)]
-    assert list(r3_index._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
+    assert list(locate._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
 
 
 def test_a_state_says_what_it_holds():
     state = some_state()
-    assert repr(state.nodes) == "Nodes(1 of 2 live, 2 payloads)"
+    assert repr(state.nodes) == "Events(1 of 2 live, 2 payloads)"
     events = state.events()
     assert len(events) == 1
     assert events.output_end.tolist() == [9]
@@ -309,33 +283,6 @@ def test_payloads_are_kept_once_and_let_go():
     assert kernel.state.events().payload.column("p").to_pylist()[0] == "p2900"
 
 
-OLD = Path(__file__).parent / "data" / "merge_r3_v1.state"
-
-
-def test_a_state_of_version_1_is_read():
-    """Written by the code of the first slice: three replicas, five events, one is settled."""
-    state = R3State.from_bytes(OLD.read_bytes(), SCHEMA)
-    state.check()
-    assert (state.live, state.frontier, len(state.settled)) == (5, 5, 1)
-    assert [(r.name, r.joined, r.frontier) for r in state.replicas[1:]] == [
-        ("east", True, 5),
-        ("west", True, 1),
-    ]
-    kernel = Kernel(state)
-    # `b` was settled, `a` is known with another end, `g` was removed before it came out.
-    some = "insert b 2..3; adjust a 1..7->8; insert c 4..forever; insert g 9..11; insert z 3..4"
-    assert kernel.take("west", parse(some)) == parse("insert g 9..11")
-    said = ["SETTLED", "NOTED", "KNOWN", "FIRST", "LATE"]
-    assert [reason.name for reason in kernel.reasons] == said
-    owed = "adjust a 1..9->8; adjust d 6..12->6; adjust f 7..20->7; stable 10"
-    assert kernel.take("west", [Stable(10)]) == parse(owed)
-
-
-def test_a_granularity_must_be_known():
-    with pytest.raises(UsageError, match="'row' is neither 'batch' nor 'element'"):
-        step(R3State.empty(SCHEMA), [], granularity="row")
-
-
 def test_route_is_fixed_for_ever():
     elements = [
         Insert("a", 1, 5),
@@ -353,19 +300,3 @@ def test_route_is_fixed_for_ever():
 
 
 PINNED = [11, 11, 0, 13, EVERY_LANE]
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_state_of_a_later_version_is_read(version):
-    """Three replicas, four events, one is settled; `d` and `f` are free."""
-    path = OLD.with_name(f"merge_r3_v{version}.state")
-    state = R3State.from_bytes(path.read_bytes(), SCHEMA)
-    state.check()
-    assert (state.live, state.frontier, len(state.settled)) == (4, 5, 1)
-    kernel = Kernel(state)
-    some = "insert b 2..3; adjust a 1..7->8; insert c 4..forever; insert g 9..11; insert z 3..4"
-    assert kernel.take("west", parse(some)) == parse("insert g 9..11")
-    said = ["SETTLED", "NOTED", "KNOWN", "FIRST", "LATE"]
-    assert [reason.name for reason in kernel.reasons] == said
-    owed = "adjust a 1..9->8; adjust d 6..12->6; stable 10"
-    assert kernel.take("west", [Stable(10)]) == parse(owed)

@@ -1,7 +1,5 @@
 """Laws of normalise, element by element: the model's normal form is the judge."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -13,28 +11,16 @@ from anabranch.model.history import History, replay
 from anabranch.model.normal_form import max_multiplicity, normal_form, snapshot_equivalent
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest, observe
-from anabranch.operators.merge.r3 import MergeR3
-from anabranch.operators.merge.r4 import MergeR4
-from anabranch.operators.normalise import Normalise, after_normalise
-from anabranch.testing.cases import load_cases
+from anabranch.operators.normalise import after_normalise
+from anabranch.operators.reference.normalise import Normalise
+from anabranch.operators.reference.r3 import MergeR3
+from anabranch.operators.reference.r4 import MergeR4
 from anabranch.testing.strategies import interleavings, presentations
-
-CASES = load_cases(Path(__file__).parents[1] / "cases" / "normalise.case")
 
 
 def run(stream):
     normalise = Normalise()
     return [out for element in stream for out in normalise.push(element)]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_reference_says_what_the_picture_says(case):
-    normalise, said_so_far = Normalise(), []
-    for arrived, expected in case.steps():
-        said = [out for _, element in arrived for out in normalise.push(element)]
-        assert said == list(expected), case.description
-        said_so_far += said
-    assert History.of(said_so_far) == case.history, case.description
 
 
 @given(streams())

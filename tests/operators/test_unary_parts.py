@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import cuts
 from state_store import Store
-from unary_driver import SCHEMA, batch_of, broken_streams
+from unary_driver import SCHEMA, batch_of, broken_streams, step
 
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -18,39 +17,37 @@ from anabranch.errors import StateError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
-from anabranch.operators import cleanse_kernel, normalise_kernel, unary_live
-from anabranch.operators.cleanse_kernel import CleanseState
-from anabranch.operators.normalise_kernel import NormaliseState
-from anabranch.operators.state_parts import BLOCK
+from anabranch.operators.cleanse import CleanseState
+from anabranch.operators.finalize import FinalizeState
+from anabranch.operators.normalise import NormaliseState
+from anabranch.operators.state import groups
+from anabranch.operators.state.blocks import BLOCK
+from anabranch.operators.state.codec import write_tables
 
-KINDS = [(NormaliseState, normalise_kernel), (CleanseState, cleanse_kernel)]
-kinds = pytest.mark.parametrize(("state_of", "kernel"), KINDS, ids=["normalise", "cleanse"])
+KINDS = [NormaliseState, CleanseState, FinalizeState]
+kinds = pytest.mark.parametrize("state_of", KINDS)
 FAR = 1_000_000
-DATA = Path(__file__).parent / "data"
 
 
 def judged(result):
-    output = to_elements(result.output)
-    return output, result.positions.tolist(), result.reasons.tolist()
+    final = [] if result.final is None else to_elements(result.final)
+    return to_elements(result.output), final, result.reasons[0].tolist()
 
 
 @kinds
 @given(st.data())
-def test_saved_in_parts_and_restored_it_behaves_the_same(state_of, kernel, data):
-    """Also when groups move: `_ROOM` is so small that every step copies what it keeps."""
+def test_saved_in_parts_and_restored_it_behaves_the_same(state_of, data):
+    """Also when groups move: the log is compacted in every step."""
     room = data.draw(st.sampled_from([0, 1_024]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unary_live, "_ROOM", room)
+        patch.setattr(groups, "_SMALL", room)
         stream = data.draw(broken_streams())
         state, other, store = state_of(SCHEMA), state_of(SCHEMA), Store()
         for begin, end in pairwise([0, *data.draw(cuts(len(stream)))]):
             batch = batch_of(stream[begin:end])
-            assert judged(kernel.step(state, batch)) == judged(kernel.step(other, batch))
+            assert judged(step(state, batch)) == judged(step(other, batch))
             state.check()
-            what = data.draw(st.sampled_from(["save", "restart", "bytes", "go on"]))
-            if what == "bytes":
-                state = state_of.from_bytes(state.to_bytes(), SCHEMA)
-                store = Store()
+            what = data.draw(st.sampled_from(["save", "restart", "go on"]))
             if what in ("save", "restart"):
                 store.save(state)
             if what == "restart":
@@ -60,20 +57,20 @@ def test_saved_in_parts_and_restored_it_behaves_the_same(state_of, kernel, data)
 
 
 @kinds
-def test_a_small_step_on_a_large_state_writes_few_bytes(state_of, kernel):
+def test_a_small_step_on_a_large_state_writes_few_bytes(state_of):
     state, store = state_of(SCHEMA), Store()
-    kernel.step(state, batch_of([Insert(f"p{i}", i, FAR + i) for i in range(40 * BLOCK)]))
+    step(state, batch_of([Insert(f"p{i}", i, FAR + i) for i in range(40 * BLOCK)]))
     whole = sum(len(part) for part in store.save(state).written.values())
     assert len(store.parts) == 1 + 2 * 40
-    kernel.step(state, batch_of([Adjust("p5", 5, FAR + 5, FAR + 6)]))
+    step(state, batch_of([Adjust("p5", 5, FAR + 5, FAR + 6)]))
     assert set(store.save(state).written) == {"control", "nodes/0"}
     assert 20 * sum(store.sizes.values()) < whole
-    kernel.step(state, batch_of([Insert("new", 50_000, FAR)]))
+    step(state, batch_of([Insert("new", 50_000, FAR)]))
     assert set(store.save(state).written) == {"control", "nodes/40", "payload/40"}
-    kernel.step(state, batch_of([Stable(10)]))
+    step(state, batch_of([Stable(10)]))
     assert set(store.save(state).written) == {"control"}
     # What nobody knows, or is not believed, changes nothing.
-    kernel.step(state, batch_of([Adjust("q", 60_000, FAR, FAR + 1)]))
+    step(state, batch_of([Adjust("q", 60_000, FAR, FAR + 1)]))
     assert set(store.save(state).written) == {"control"}
     again = state_of.from_parts(store.parts, SCHEMA)
     again.check()
@@ -83,55 +80,55 @@ def test_a_small_step_on_a_large_state_writes_few_bytes(state_of, kernel):
 def test_what_cleanse_released_is_deleted():
     state, store = CleanseState(SCHEMA), Store()
     inserts = [Insert(f"p{i}", i, i + 1) for i in range(3 * BLOCK)]
-    cleanse_kernel.step(state, batch_of(inserts))
+    step(state, batch_of(inserts))
     store.save(state)
-    cleanse_kernel.step(state, batch_of([Stable(2 * BLOCK + 1)]))
+    step(state, batch_of([Stable(2 * BLOCK + 1)]))
     assert len(store.save(state).deleted) == 4
     assert set(store.parts) == {"control", "nodes/2", "payload/2"}
-    # Numbers are not given again: what comes now is in a new block.
-    cleanse_kernel.step(state, batch_of([Insert(f"q{i}", FAR, FAR + 1) for i in range(BLOCK)]))
-    assert set(store.save(state).written) == {"control", "nodes/3", "payload/3"}
+    # Numbers are given again, in the order in which they became free.
+    step(state, batch_of([Insert(f"q{i}", FAR, FAR + 1) for i in range(BLOCK)]))
+    assert set(store.save(state).written) == {"control", "nodes/0", "payload/0"}
     state = CleanseState.from_parts(store.parts, SCHEMA)
     state.check()
-    result = cleanse_kernel.step(state, batch_of([Stable(FOREVER)]))
+    result = step(state, batch_of([Stable(FOREVER)]))
     assert len(result.output) == 2 * BLOCK + 1
     store.save(state)
     assert set(store.parts) == {"control"}
 
 
-def test_a_payload_that_comes_back_has_another_number():
+def test_a_number_that_is_given_again_has_the_new_payload():
     state, store = NormaliseState(SCHEMA), Store()
-    normalise_kernel.step(state, batch_of(parse("insert a 1..3; insert b 1..9")))
+    step(state, batch_of(parse("insert a 1..3; insert b 1..9")))
     store.save(state)
-    normalise_kernel.step(state, batch_of(parse("adjust a 1..3->1")))
+    step(state, batch_of(parse("adjust a 1..3->1")))
     store.save(state)
-    normalise_kernel.step(state, batch_of(parse("insert a 2..5")))
-    store.save(state)
+    step(state, batch_of(parse("insert c 2..5")))
+    assert "payload/0" in store.save(state).written
+    assert state.groups.table.used == 2
     state = NormaliseState.from_parts(store.parts, SCHEMA)
     state.check()
-    assert state.live.numbers.next == 3
-    result = normalise_kernel.step(state, batch_of(parse("adjust a 2..5->6")))
-    assert to_elements(result.output) == parse("adjust a 2..5->6")
+    result = step(state, batch_of(parse("adjust c 2..5->6; adjust b 1..9->8")))
+    assert to_elements(result.output) == parse("adjust b 1..9->8; adjust c 2..5->6")
 
 
 @kinds
-def test_blocks_that_were_never_saved_are_forgotten_when_they_are_empty(state_of, kernel):
+def test_a_stream_that_ended_has_nothing_to_save_but_its_control(state_of):
     state = state_of(SCHEMA)
     for i in range(20):
         some = [Insert(f"p{i}-{k}", i, i + 1) for k in range(BLOCK)]
-        kernel.step(state, batch_of([*some, Stable(i)]))
-    kernel.step(state, batch_of([Stable(FOREVER)]))
-    assert len(state.live.numbers.blocks.number) == 0
-    assert not state.live.numbers._groups
+        step(state, batch_of([*some, Stable(i)]))
+    step(state, batch_of([Stable(FOREVER)]))
+    assert state.live == len(state.groups.table) == len(state.groups.due) == 0
+    assert set(state.parts().written) == {"control"}
 
 
 @kinds
-def test_parts_that_do_not_fit_are_refused_by_name(state_of, kernel):
+def test_parts_that_do_not_fit_are_refused_by_name(state_of):
     state, store = state_of(SCHEMA), Store()
-    kernel.step(state, batch_of(parse("insert a 1..9; insert b 2..9")))
+    step(state, batch_of(parse("insert a 1..9; insert b 2..9")))
     store.save(state)
     old = dict(store.parts)
-    kernel.step(state, batch_of(parse("adjust a 1..9->8")))
+    step(state, batch_of(parse("adjust a 1..9->8")))
     store.save(state)
     for name in ("control", "nodes/0", "payload/0"):
         with pytest.raises(StateError, match=f"no part '{name}'"):
@@ -142,49 +139,44 @@ def test_parts_that_do_not_fit_are_refused_by_name(state_of, kernel):
     with pytest.raises(StateError, match=r"payload \(p string\), the input has .*\(q int64\)"):
         state_of.from_parts(old, other)
     another = CleanseState if state_of is NormaliseState else NormaliseState
-    with pytest.raises(StateError, match=r"the state is 'anabranch .*' version 2, this"):
+    with pytest.raises(StateError, match=r"the state is 'anabranch .*' version 1, this"):
         another.from_parts(old, SCHEMA)
-    newer = state_of.FORMAT.kind
-    newer = replace(newer, version=newer.version + 1)
+    newer = replace(state_of.KIND, version=state_of.KIND.version + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_of, "FORMAT", replace(state_of.FORMAT, kind=newer))
+        patch.setattr(state_of, "KIND", newer)
         data = state.parts().written
-    with pytest.raises(StateError, match=r"version 3, this program reads .* version 2;"):
+    with pytest.raises(StateError, match=r"version 2, this program reads .* version 1;"):
         state_of.from_parts(data, SCHEMA)
 
 
 @kinds
-def test_payloads_without_columns_are_saved_in_parts(state_of, kernel):
+def test_payloads_without_columns_are_saved_in_parts(state_of):
     schema = ElementSchema(TimeType.BIGINT, pa.schema([]))
     state, store = state_of(schema), Store()
-    kernel.step(state, from_elements([Insert((), 1, 9), Insert((), 2, 9)], schema))
+    step(state, from_elements([Insert((), 1, 9), Insert((), 2, 9)], schema))
     store.save(state)
     again = state_of.from_parts(store.parts, schema)
     again.check()
     ended = from_elements([Stable(FOREVER)], schema)
-    assert judged(kernel.step(again, ended)) == judged(kernel.step(state, ended))
+    assert judged(step(again, ended)) == judged(step(state, ended))
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_old_state_of_normalise_is_read(version):
-    """Written by each version: payload `a` has three events, `b` one."""
-    state = NormaliseState.from_bytes(
-        (DATA / f"normalise_v{version}.state").read_bytes(), SCHEMA
-    )
-    state.check()
-    assert (state.frontier, len(state.live)) == (3, 4)
-    result = normalise_kernel.step(state, batch_of(parse("adjust a 6..8->9; adjust b 2..9->5")))
-    # The runs of `a` were 1..8 and, within it, 6..7.
-    assert to_elements(result.output) == parse("adjust a 1..8->9; adjust b 2..9->5")
+@kinds
+@pytest.mark.parametrize("data", [b"", b"not a state"])
+def test_damaged_bytes_are_refused(state_of, data):
+    with pytest.raises(StateError, match=r"^\w+: the bytes are not a state"):
+        state_of.from_parts({"control": data}, SCHEMA)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_old_state_of_cleanse_is_read(version):
-    """Written by each version: `b` is not frozen, and `a` and `c` start after it."""
-    state = CleanseState.from_bytes((DATA / f"cleanse_v{version}.state").read_bytes(), SCHEMA)
-    state.check()
-    assert (state.frontier, state.released, state.waiting) == (3, 2, 4)
-    result = cleanse_kernel.step(state, batch_of(parse("stable 10")))
-    assert to_elements(result.output) == parse(
-        "insert b 2..9; insert b 2..9; insert a 4..6; stable 5"
-    )
+@kinds
+def test_a_table_that_is_no_state_is_refused(state_of):
+    data = write_tables(pa.table({"x": [1]}))
+    with pytest.raises(StateError, match="the state is 'unknown' version unknown"):
+        state_of.from_parts({"control": data}, SCHEMA)
+
+
+@kinds
+def test_other_times_are_refused(state_of):
+    other = ElementSchema(TimeType.TIMESTAMP, SCHEMA.payload)
+    with pytest.raises(StateError, match="the state has bigint times"):
+        state_of.from_parts(state_of(SCHEMA).parts().written, other)

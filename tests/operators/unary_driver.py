@@ -5,13 +5,16 @@ from itertools import pairwise
 
 import pyarrow as pa
 from hypothesis import strategies as st
+from step_account import StepAccount
 
 from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
-from anabranch.model.history import History
+from anabranch.model.history import History, Violation
+from anabranch.model.history import Reason as Broken
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
+from anabranch.operators.contract import REASONS, Arrival, Bucket, Inputs, StepResult
 from anabranch.testing.strategies import histories, presentations
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
@@ -28,6 +31,27 @@ _GARBAGE = st.one_of(
 
 def batch_of(elements: Sequence[Element]):
     return from_elements(elements, SCHEMA)
+
+
+def step(state, batch) -> StepResult:
+    """One step of an operator of one input; what it says is accounted for."""
+    arrival = Arrival("input", batch)
+    result = state.step(Inputs((arrival,)))
+    account = StepAccount()
+    account.add([arrival], result)
+    assert account.adds_up, account
+    assert result.frontier == state.frontier
+    return result
+
+
+def violations(result, elements) -> list[Violation]:
+    """The elements that broke a promise, as the model names them."""
+    (codes,) = result.reasons
+    return [
+        Violation(position, element, Broken[REASONS[code].name])
+        for position, (element, code) in enumerate(zip(elements, codes, strict=True))
+        if REASONS[code].bucket is Bucket.VIOLATION
+    ]
 
 
 def bags(case: MergeCase = MergeCase.R4):

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from merging import Place
+from merge_place import Place
 
 import anabranch as ab
 from anabranch.errors import InputError
-from anabranch.spark.connect import is_connect
-from anabranch.spark.merge import prepare, start
 from anabranch.spark.progress import Totals
-from anabranch.spark.session import check_session, session
+from anabranch.spark.session.connect import is_connect
+from anabranch.spark.session.start import check_session, session
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +42,7 @@ def test_each_trigger_is_told_to_who_started_it(spark: Any, tmp_path: Path) -> N
     def tell(totals: Totals) -> None:
         seen.append(json.loads(json.dumps(totals.to_dict())))
 
-    query = start(spark, prepare(place.spec(lanes=2)), once=True, on_trigger=tell)
+    query = place.prepare(lanes=2).start(spark, once=True, on_trigger=tell)
     query.wait()
     assert [one["triggers"] for one in seen] == list(range(1, len(seen) + 1))
     assert seen[-1]["rows"] == query.totals.rows > 0
@@ -58,7 +57,7 @@ def test_what_is_raised_when_told_stops_the_query(spark: Any, tmp_path: Path) ->
     def fail(totals: Totals) -> None:
         raise InputError(f"enough after {totals.triggers}")
 
-    query = start(spark, prepare(place.spec(lanes=2)), once=False, on_trigger=fail)
+    query = place.prepare(lanes=2).start(spark, on_trigger=fail)
     with pytest.raises(InputError, match="enough after 1"):
         query.wait()
 

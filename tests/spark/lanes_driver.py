@@ -16,18 +16,21 @@ from anabranch.batch.batch import concat
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Element, Event, Insert
+from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.choose import choose
+from anabranch.operators.merge.operator import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
-from anabranch.spark.forms import LANE_ARROW, ElementsForm, Unpacker, opened, travelling
-from anabranch.spark.lane import LaneSpec, make
-from anabranch.spark.lane_case import LaneCase
-from anabranch.spark.parcels import DATA, in_every_lane, packed, pieces
-from anabranch.spark.progress import Totals
-from anabranch.spark.receive import Order
-from anabranch.spark.store import LaneId, WarmCopies, load, store
+from anabranch.operators.pipeline import PipelineStep, with_final
+from anabranch.spark.lane.receive import Order
+from anabranch.spark.lane.rows import LANE_ARROW, LaneRow
+from anabranch.spark.lane.spec import LaneSpec
+from anabranch.spark.lane.state import LaneId, WarmCopies, load, store
+from anabranch.spark.lane.trigger import Made, make
+from anabranch.spark.pack.parcels import Facts, Parcel, from_row, in_every_lane, pieces, to_rows
+from anabranch.spark.progress import LaneRecord, Totals
+from anabranch.spark.write.formats import ElementsForm, Unpacker
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
-Row = dict[str, Any]
 
 
 class FakeParts(dict[tuple[str], tuple[bytes]]):
@@ -47,11 +50,19 @@ class FakeParts(dict[tuple[str], tuple[bytes]]):
 
 
 def lane_spec(
-    case: str = "auto", lanes: int = 2, policy: Policy = DEFAULT, **options: Any
+    case: str = "auto",
+    lanes: int = 2,
+    policy: Policy = DEFAULT,
+    *,
+    final: bool = False,
+    **options: Any,
 ) -> LaneSpec:
-    asked = None if case == "auto" else LaneCase.named(case).case
-    lane_case = LaneCase.of(choose({"x": None}, asked=asked), policy)
-    return LaneSpec("run", lanes, lane_case, Order(SCHEMA), **options)
+    asked = None if case == "auto" else MergeCase(case)
+    operator = MergeOperator.of(SCHEMA, choose({"x": None}, asked=asked), policy)
+    pipeline = (PipelineStep("merge", operator, operator.label),)
+    if final:
+        pipeline = with_final(pipeline)
+    return LaneSpec("run", lanes, pipeline, Order(SCHEMA), final=final, **options)
 
 
 @dataclass
@@ -61,7 +72,8 @@ class Runtime:
     spec: LaneSpec
     warm: WarmCopies = field(default_factory=WarmCopies)
     totals: Totals = field(default_factory=Totals)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[LaneRow] = field(default_factory=list)
+    records: list[LaneRecord] = field(default_factory=list)
     trigger: int = 0
 
     def __post_init__(self) -> None:
@@ -70,65 +82,75 @@ class Runtime:
     def which(self, lane: int) -> LaneId:
         return self.spec.lane_id(lane)
 
-    def parcels(self, arrivals: dict[str, Sequence[Element]], **base: Any) -> list[Row]:
+    def parcels(self, arrivals: dict[str, Sequence[Element]], **base: Any) -> list[Parcel]:
         """What the packers make of these elements, and of who is only announced."""
-        rows: list[Row] = []
+        made: list[Parcel] = []
         for name, elements in arrivals.items():
-            common = {"replica": name, "attachment": 1, "log": self.trigger, "file": "f"}
-            common |= {"part": 0, "guarantee": None, "note": None, "entry": DATA} | base
+            options = {"attachment": 1, "log": self.trigger, "file": "f"} | base
+            common = Parcel(lane=0, input=name, **options)
             batch = from_elements(elements, SCHEMA)
             places = pa.table({"row": pa.array(np.arange(len(elements)))})
-            by_start = self.spec.case.by_start
-            rows += pieces(common, batch, places, self.spec.lanes, by_start=by_start)
-            facts = {"file": "f", "replica": name, "rows": len(elements), "refused": []}
-            nothing = {"parcel": None, "places": None}
-            rows += in_every_lane({**common, **nothing}, self.spec.lanes, facts)
-        return [packed(row) for row in rows]
+            made += pieces(common, batch, places, self.spec.lanes, self.spec.routing)
+            made += in_every_lane(common, self.spec.lanes, Facts(len(elements)))
+        return [from_row(row, SCHEMA, None) for row in crossed(made, self.spec.lanes)]
 
-    def control(self, entry: str, replica: str, **base: Any) -> list[Row]:
+    def control(self, entry: str, replica: str, **base: Any) -> list[Parcel]:
         """An entry of the control log, in every lane."""
-        common = {"replica": replica, "attachment": 1, "log": self.trigger, "file": None}
-        common |= {"part": 0, "guarantee": None, "entry": entry, "parcel": None} | base
+        options = {"attachment": 1, "log": self.trigger} | base
+        common = Parcel(lane=0, input=replica, entry=entry, **options)
         return in_every_lane(common, self.spec.lanes)
 
-    def attempt(self, lane: int, parcels: list[Row]) -> tuple[FakeParts, list[Row]]:
+    def attempt(self, lane: int, parcels: list[Parcel]) -> tuple[FakeParts, Made]:
         """One task: what it would commit, and what it made."""
         parts = FakeParts(self.stores[lane])
-        mine = [row for row in parcels if row["lane"] == lane]
+        mine = [one for one in parcels if one.lane == lane]
         state = load(parts, self.which(lane), self.warm) or self.spec.new_lane()
-        made = list(make(lane, state, mine, self.spec))
+        made = make(lane, state, mine, self.spec)
         store(parts, self.which(lane), state, self.warm)
         return parts, made
 
-    def commit(self, parcels: list[Row]) -> None:
-        """All lanes, once."""
-        import json
-
-        made = []
+    def commit(self, parcels: list[Parcel]) -> list[Parcel]:
+        """All lanes, once; what they sent to the next stage."""
+        records, sent = [], []
         for lane in range(self.spec.lanes):
-            self.stores[lane], rows = self.attempt(lane, parcels)
-            made += rows
-        self.rows += made
-        notes = [json.loads(row["note"]) for row in made if row["note"]]
-        self.totals.add(notes, self.trigger)
+            self.stores[lane], made = self.attempt(lane, parcels)
+            self.rows += made.rows
+            sent += made.parcels
+            records.append(LaneRecord.from_json(made.record.to_json()))
+        self.records += records
+        self.totals.add(records, self.trigger)
         self.trigger += 1
+        lanes = self.spec.after.lanes if self.spec.after else 1
+        return [from_row(row, SCHEMA, None) for row in crossed(sent, lanes)]
 
     def final(self) -> list[Event]:
         """The events that became final."""
-        parcels = [row["parcel"] for row in self.rows if row["channel"] == "final"]
-        found = [to_elements(opened(parcel, SCHEMA)) for parcel in parcels]
+        batches = [row.batch for row in self.rows if row.channel == "final"]
+        found = [to_elements(batch) for batch in batches if batch is not None]
         return [one.event for some in found for one in some if isinstance(one, Insert)]
 
     def output(self) -> list[Element]:
         """The merged stream in the order of seq."""
-        parcels = [row for row in self.rows if row["channel"] == "elements"]
-        if not parcels:
-            return []
-        form = ElementsForm(SCHEMA, self.spec.lanes)
-        seq = np.concatenate([form(row).column("seq").to_numpy() for row in parcels])
-        assert len(set(seq.tolist())) == len(seq)
-        travelled = pa.RecordBatch.from_pylist(travelling(parcels), schema=LANE_ARROW)
-        unpacked = pa.Table.from_batches(Unpacker(form)(iter([travelled])))
-        assert unpacked.column("seq").to_numpy().tolist() == seq.tolist()
-        elements = concat([opened(row["parcel"], SCHEMA) for row in parcels])
-        return to_elements(elements.take(np.argsort(seq)))
+        return output_of(self.rows, self.spec.lanes)
+
+
+def crossed(parcels: Sequence[Parcel], lanes: int) -> list[dict[str, Any]]:
+    """Parcels as a lane gets them from Spark."""
+    found: list[dict[str, Any]] = to_rows(parcels, lanes).to_pylist()
+    return found
+
+
+def output_of(made: Sequence[LaneRow], lanes: int) -> list[Element]:
+    """The elements of some lanes' rows in the order of seq."""
+    rows = [row for row in made if row.channel == "elements"]
+    if not rows:
+        return []
+    form = ElementsForm(SCHEMA, lanes)
+    seq = np.concatenate([form(row).column("seq").to_numpy() for row in rows])
+    assert len(set(seq.tolist())) == len(seq)
+    sent = [row.to_dict() for row in rows]
+    travelled = pa.RecordBatch.from_pylist(sent, schema=LANE_ARROW)
+    unpacked = pa.Table.from_batches(Unpacker(form, SCHEMA)(iter([travelled])))
+    assert unpacked.column("seq").to_numpy().tolist() == seq.tolist()
+    elements = concat([row.batch for row in rows if row.batch is not None])
+    return to_elements(elements.take(np.argsort(seq)))

@@ -19,12 +19,21 @@ def frame(spark: Any, schema: str = PLAIN, rows: list[Any] | None = None) -> Any
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ("kind string, start bigint, end bigint", "'0' has a column 'name' and '1' has not"),
-        (f"{PLAIN}, more int", "'1' has a column 'more' and '0' has not"),
-        (PLAIN.replace("name string", "name int"), "column 'name': string in .* int32 in '1'"),
-        (PLAIN.replace("bigint", "timestamp"), "their times: bigint in .* timestamp in '1'"),
+        (
+            "kind string, start bigint, end bigint",
+            "'0' has a column 'name' and replica '1' has not",
+        ),
+        (f"{PLAIN}, more int", "'1' has a column 'more' and replica '0' has not"),
+        (
+            PLAIN.replace("name string", "name int"),
+            "column 'name': string in .* int32 in replica '1'",
+        ),
+        (
+            PLAIN.replace("bigint", "timestamp"),
+            "their times: bigint in .* timestamp in replica '1'",
+        ),
         (PLAIN.replace("bigint", "timestamp_ntz"), "their times: bigint in .* timestamp_ntz"),
-        (f"{PLAIN}, seq bigint", "their order: nothing.* seq in '1'"),
+        (f"{PLAIN}, seq bigint", "their order: nothing.* seq in replica '1'"),
         (f"{PLAIN}, replica string", "'1' has a column 'replica' of its own"),
     ],
 )
@@ -141,7 +150,9 @@ def test_batch_and_streaming_do_not_mix(spark: Any) -> None:
     one = ab.events(
         frame(spark, "timestamp timestamp, name bigint"), start="timestamp", lifetime="1 second"
     )
-    with pytest.raises(UsageError, match="'0' is a batch DataFrame and '1' a streaming"):
+    with pytest.raises(
+        UsageError, match="'0' is a batch DataFrame and replica '1' a streaming"
+    ):
         ab.merge(one, stream)
 
 

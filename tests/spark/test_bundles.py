@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from lanes_driver import FakeParts
 
 from anabranch.errors import StateError
-from anabranch.spark import bundles
-from anabranch.spark.bundles import BUNDLE, INDEX, Bundles
+from anabranch.spark.lane import bundles
+from anabranch.spark.lane.bundles import BUNDLE, INDEX, Bundles
 
 NAMES = [f"merge/nodes/{number}" for number in range(12)]
 SIZES = st.sampled_from([0, 1, 40, 400, 4_000])

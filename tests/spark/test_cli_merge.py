@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
-from merging import Place
+from merge_place import Place
 
 from anabranch.cli.main import cli
 from anabranch.errors import FileError, SchemaError
@@ -149,7 +149,7 @@ def test_the_demo_ends_with_the_account_and_a_yes(run: Any, tmp_path: Path) -> N
 def test_the_demo_says_no_when_the_truth_is_another(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from anabranch.sources.generate import Workload
+    from anabranch.generator.workload import Workload
 
     real = Workload.history
 

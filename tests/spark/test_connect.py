@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SetupError
-from anabranch.spark import connect
-from anabranch.spark import session as sessions
+from anabranch.spark.session import connect
+from anabranch.spark.session import start as sessions
 
 ROOT = Path(__file__).parents[2]
 

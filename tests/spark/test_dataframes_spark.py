@@ -1,5 +1,6 @@
 """`ab.merge` on DataFrames: batch and streaming, every view, many sinks, types unchanged."""
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
-from anabranch.spark import run as runs
-from anabranch.spark.merged import Merged
+from anabranch.spark.query import run_record as runs
+from anabranch.spark.query.merge import Merged
 from anabranch.testing.asserts import assert_valid
 
 pytestmark = pytest.mark.spark
@@ -98,12 +99,14 @@ def pour(spark: Any, folder: Path, rows: list[Any], schema: str, cut: int) -> No
             file.rename(folder / f"{number}.parquet")
 
 
-def stream_of(spark: Any, root: Path, **options: Any) -> Merged:
-    frames = []
+def frames_of(spark: Any, root: Path) -> Iterator[Any]:
     for name, rows, cut in (("east", EAST, 3), ("west", WEST, 2)):
         pour(spark, root / name, rows, PLAIN, cut)
-        frames.append(ab.elements(files_source(spark, root / name, PLAIN), name=name))
-    return ab.merge(*frames, lanes=2, **options)
+        yield ab.elements(files_source(spark, root / name, PLAIN), name=name)
+
+
+def stream_of(spark: Any, root: Path, **options: Any) -> Merged:
+    return ab.merge(*frames_of(spark, root), lanes=2, **options)
 
 
 def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path) -> None:
@@ -125,22 +128,6 @@ def test_streams_run_as_one_query_with_several_sinks(spark: Any, tmp_path: Path)
     assert sorted(row.name for row in final) == ["a", "b", "c"]
     assert sorted(path.name for path in calls.iterdir()) == ["0", "1"]
     assert all(int(path.read_text()) > 0 for path in calls.iterdir())
-
-
-def test_a_run_that_began_with_pandas_frames_goes_on_with_them(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merged, ck, out = stream_of(spark, tmp_path), tmp_path / "ck", tmp_path / "out"
-    later = tmp_path / "west" / "1.parquet"
-    later.rename(tmp_path / "held")
-    with monkeypatch.context() as before:
-        before.setattr(runs, "FORMAT", 2)
-        merged.start(ck, once=True, elements=out).wait()
-    (tmp_path / "held").rename(later)
-    merged.start(ck, once=True, elements=out).wait()
-    assert runs.read(ck) == runs.read(out)
-    assert runs.read(ck).in_frames  # type: ignore[union-attr]
-    assert history(spark.read.parquet(f"{out}/*").collect()) == TRUTH
 
 
 def test_a_plan_has_no_step_that_changes_nothing(
@@ -178,7 +165,7 @@ def test_parcels_wait_in_the_checkpoint_only_while_a_trigger_runs(
 def test_a_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
     merged, out = stream_of(spark, tmp_path), tmp_path / "out"
     merged.start(tmp_path / "ck", once=True).wait()
-    other = runs.Run("other", "", 2, "R3", "int", ("name: string",), ())
+    other = runs.Run("other", 2, "R3", "int", ("name: string",), ())
     runs.write(other, out)
     with pytest.raises(StateError, match="belongs to another run"):
         merged.start(tmp_path / "ck", elements=out)
@@ -189,12 +176,32 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
 ) -> None:
     merged = stream_of(spark, tmp_path)
     merged.start(tmp_path / "ck", once=True).wait()
-    other = ab.merge(merged.stream, lanes=3)
+    other = ab.merge(merged.copies.stream, lanes=3)
     with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
         other.start(tmp_path / "ck", once=True)
-    other = ab.merge(merged.stream, lanes=2, policy="stable_lag=3,violations=detach")
+    other = ab.merge(merged.copies.stream, lanes=2, policy="stable_lag=3,violations=detach")
     with pytest.raises(StateError, match=r"policy = default, .* go on with stable_lag=3;"):
         other.start(tmp_path / "ck", once=True)
+
+
+def test_a_restart_on_another_number_of_processors_keeps_the_lanes(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes that nobody names are those of the run, not of the machine."""
+    frames = list(frames_of(spark, tmp_path))
+
+    def start(processors: int) -> None:
+        monkeypatch.setattr("anabranch.spark.query.merge.cores", lambda: processors)
+        merged = ab.merge(*frames)
+        merged.start(tmp_path / "ck", elements=tmp_path / "out", once=True).wait()
+
+    later = tmp_path / "west" / "1.parquet"
+    later.rename(tmp_path / "held")
+    start(2)
+    (tmp_path / "held").rename(later)
+    start(3)
+    assert runs.read(tmp_path / "ck").lanes == 2  # type: ignore[union-attr]
+    assert history(spark.read.parquet(f"{tmp_path}/out/*").collect()) == TRUTH
 
 
 def test_a_checkpoint_that_forgot_a_trigger_is_refused(spark: Any, tmp_path: Path) -> None:
@@ -210,7 +217,7 @@ def test_a_checkpoint_that_forgot_a_trigger_is_refused(spark: Any, tmp_path: Pat
 
 def test_a_first_start_that_died_may_be_started_again(spark: Any, tmp_path: Path) -> None:
     merged, ck, out = stream_of(spark, tmp_path), tmp_path / "ck", tmp_path / "out"
-    begun = runs.Run("died", "", 2, "R3", "int", ("name: string",), ())
+    begun = runs.Run("died", 2, "R3", "int", ("name: string",), ())
     for place in (out, ck / "late"):
         runs.write(begun, place)
     merged.start(ck, once=True, elements=out).wait()

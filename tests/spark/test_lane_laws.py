@@ -12,8 +12,8 @@ from lanes_driver import Runtime, lane_spec
 
 from anabranch.model import Adjust, History, Insert, MergeCase, Stable
 from anabranch.model.history import replay
-from anabranch.spark.lane import Founder
-from anabranch.spark.store import WarmCopies
+from anabranch.spark.lane.spec import Founder
+from anabranch.spark.lane.state import WarmCopies
 from anabranch.testing.asserts import assert_valid
 from anabranch.testing.strategies import replicas
 
@@ -63,24 +63,17 @@ def test_any_lanes_any_cut_any_fault_same_history(data: st.DataObject, case: str
         assert History.from_events(runtime.final()) == history
 
 
-def test_lanes_may_come_to_different_cases() -> None:
-    """A duplicate in one lane carries that lane over; the history is right in all."""
+def test_a_duplicate_in_one_lane_is_a_bag_there_and_the_history_is_right_in_all() -> None:
     runtime = Runtime(lane_spec("auto", 2))
     names = "abcdefgh"
     first = [Insert(name, 1, 9) for name in names]
     runtime.commit(runtime.parcels({"x": first, "y": first}))
     again = [Insert("a", 1, 7), Adjust("b", 1, 9, 5), Stable(float("inf"))]
     runtime.commit(runtime.parcels({"x": again}))
-    kinds = {record["lane"]: record["case"] for record in records(runtime)[-2:]}
-    assert sorted(kinds.values()) == ["r3", "r4"]
+    kinds = {record.lane: record.fact("case") for record in runtime.records[-2:]}
+    assert sorted(kinds.values()) == ["r4", "r4"]
     expected = replay([*first, *again]).history
     assert History.of(runtime.output()) == expected
-
-
-def records(runtime: Runtime) -> list[dict[str, Any]]:
-    import json
-
-    return [json.loads(row["note"]) for row in runtime.rows if row["note"]]
 
 
 def test_a_replica_that_leaves_and_returns_in_one_trigger_takes_three_steps() -> None:
@@ -90,7 +83,7 @@ def test_a_replica_that_leaves_and_returns_in_one_trigger_takes_three_steps() ->
     leave = runtime.control("detach", "x", log=5)
     new = runtime.parcels({"x": [Insert("d", 4, 9), Stable(5)]}, attachment=2, log=6)
     runtime.commit([*old, *leave, *new])
-    assert {record["steps"] for record in records(runtime)[-2:]} == {4}
+    assert {record.steps for record in runtime.records[-2:]} == {4}
     assert_valid(runtime.output())
     assert runtime.output()[-1] == Stable(5)
     assert runtime.totals.adds_up
@@ -108,10 +101,8 @@ def test_what_a_replica_says_after_it_left_is_kept_as_violations() -> None:
 
 def test_a_guarantee_that_is_told_later_lets_a_replica_join_in_all_lanes() -> None:
     runtime = Runtime(lane_spec("r3", 3))
-    runtime.commit(
-        runtime.parcels({"x": [Insert("a", 1, 9), Stable(6)]}, guarantee=str(2**63 - 1))
-    )
+    runtime.commit(runtime.parcels({"x": [Insert("a", 1, 9), Stable(6)]}, guarantee=2**63 - 1))
     assert runtime.totals.frontier is None
     runtime.commit(runtime.control("attach", "x"))
-    assert {record["frontier"] for record in records(runtime)[-3:]} == {6}
+    assert {record.frontier for record in runtime.records[-3:]} == {6}
     assert runtime.output() == [Insert("a", 1, 9), Stable(6)]

@@ -11,14 +11,14 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from lanes_driver import SCHEMA, Runtime, lane_spec
+from lanes_driver import Runtime, lane_spec
 
 from anabranch.errors import StateError, UsageError, ViolationError
 from anabranch.model import Adjust, History, Insert, MergeCase, Stable
 from anabranch.model.element import Element
 from anabranch.operators.merge.policy import Policy
-from anabranch.spark.bundles import Bundles
-from anabranch.spark.store import HEADER, WarmCopies
+from anabranch.spark.lane.bundles import Bundles
+from anabranch.spark.lane.state import HEADER, WarmCopies
 from anabranch.testing.asserts import assert_valid
 from anabranch.testing.strategies import histories, presentations
 
@@ -97,15 +97,14 @@ class Script:
                 if word == "speak":
                     parcels += runtime.parcels({name: what}, **base)
                 else:
-                    told = None if what is None else str(what)
-                    parcels += runtime.control(word, name, guarantee=told, **base)
+                    parcels += runtime.control(word, name, guarantee=what, **base)
             if self.data.draw(st.booleans()):  # an attempt that failed, a worker that is lost
                 runtime.attempt(0, parcels)
                 runtime.warm = WarmCopies(self.data.draw(st.integers(0, 1)))
             runtime.commit(parcels)
             for lane in range(runtime.spec.lanes):
-                state = runtime.spec.case.from_parts(parts(runtime, lane), SCHEMA)
-                state.check()
+                operator = runtime.spec.pipeline[0].operator
+                operator.from_parts(parts(runtime, lane)).check()
 
     def end(self) -> None:
         """All that are there turn out to be complete, and say the rest."""
@@ -130,19 +129,15 @@ def parts(runtime: Runtime, lane: int) -> dict[str, bytes]:
 
 def shared(runtime: Runtime) -> set[str]:
     """What all lanes must say alike after the last trigger."""
-    names = ("frontier", "leader", "alarm", "stretches", "steps")
-    records = [json.loads(row["note"]) for row in runtime.rows if row["note"]]
-    last = records[-runtime.spec.lanes :]
-    members = [
-        {
-            name: [one[fact] for fact in ("frontier", "joined", "attached")]
-            for name, one in record["replicas"].items()
-        }
-        for record in last
-    ]
     return {
-        json.dumps([{name: record[name] for name in names}, who], sort_keys=True)
-        for record, who in zip(last, members, strict=True)
+        json.dumps(
+            [
+                (one.frontier, one.leader, one.fact("alarm"), one.fact("stretches"), one.steps),
+                {n: (r.frontier, r.joined, r.attached) for n, r in one.replicas.items()},
+            ],
+            sort_keys=True,
+        )
+        for one in runtime.records[-runtime.spec.lanes :]
     }
 
 
@@ -204,7 +199,7 @@ def test_who_only_joins_raises_an_alarm_and_promotion_says_where_it_may_be_wrong
         runtime.commit(runtime.parcels({"x": [Insert("a", 1, 3), Stable(2)]}))
         runtime.commit(
             [
-                *runtime.control("attach", "y", guarantee="9"),
+                *runtime.control("attach", "y", guarantee=9),
                 *runtime.parcels({"y": [Insert("b", 5, 9), Stable(4)]}),
             ]
         )
@@ -226,9 +221,8 @@ def test_a_violation_in_one_lane_detaches_in_no_lane_before_the_log_says_so() ->
     runtime = policy_runtime("violations=detach,inserts=leader")
     wrong = [Adjust("nobody", 1, 9, 4), Stable(5)]
     runtime.commit(runtime.parcels({"x": wrong, "y": [Insert("a", 7, 9)]}))
-    records = [json.loads(row["note"]) for row in runtime.rows if row["note"]]
-    assert sorted(record["guilty"] for record in records) == [[], ["x"]]
-    assert {record["frontier"] for record in records} == {5}
+    assert sorted(record.violators for record in runtime.records) == [(), ("x",)]
+    assert {record.frontier for record in runtime.records} == {5}
     runtime.commit(runtime.control("detach", "x"))
     assert runtime.totals.leader == "y"
     assert runtime.totals.adds_up

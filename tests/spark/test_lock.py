@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import StateError
-from anabranch.spark.lock import FILE, DriverLock
+from anabranch.spark.query.lock import FILE, DriverLock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from anabranch.spark.lock import DriverLock
+from anabranch.spark.query.lock import DriverLock
 DriverLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()
@@ -44,7 +44,7 @@ def test_a_file_that_says_nothing_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"pi')
     first = DriverLock(tmp_path)
     (tmp_path / FILE).write_text('{"pi')
-    with pytest.raises(StateError, match="that has not said its name yet"):
+    with pytest.raises(StateError, match="that has not written its name yet"):
         DriverLock(tmp_path)
     first.release()
     first.release()

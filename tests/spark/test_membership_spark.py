@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merging import Place
+from merge_place import Place
 
 from anabranch.errors import StateError, UsageError
-from anabranch.spark.control import ControlLog, Inbox
-from anabranch.spark.merge import prepare
-from anabranch.spark.read import read_output
+from anabranch.spark.query.control_log import ControlLog
+from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.write.read_output import read_output
 
 A = {"kind": "insert", "start": 1, "end": 5, "name": "a"}
 B = {"kind": "insert", "start": 2, "end": 6, "name": "b"}
@@ -86,11 +86,11 @@ def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
     assert (totals.alarm, totals.stretches, totals.frontier) == (None, [], 2)
     for other in ("default", "promote=true", "stable_lag=2"):
         with pytest.raises(StateError, match=rf"started with policy = .*,pro.* with {other}"):
-            prepare(place.spec(policy=other))
+            place.prepare(policy=other)
     (place.inbox / "x" / "_detached").touch()
     write(place.inbox / "y" / "2.parquet", B, C, stable(3))
-    again = prepare(place.spec())  # no policy: that of the run
-    assert str(again.lane.case.policy) == "inserts=quorum(1.0),promote=true"
+    again = place.prepare()  # no policy: that of the run
+    assert str(again.merged.operator.policy) == "inserts=quorum(1.0),promote=true"
     totals = place.merge(spark, policy=f"{policy},violations=detach")
     assert totals.stretches == [[2, 9, "y"]]
     assert (totals.frontier, totals.leader) == (3, "y")
@@ -103,17 +103,17 @@ def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
 def test_a_policy_that_the_kernels_have_not_is_refused_by_name(place: Place) -> None:
     write(place.inbox / "x" / "1.parquet", A)
     with pytest.raises(UsageError, match=r"no choice 'insert'"):
-        prepare(place.spec(policy="insert=always"))
+        place.prepare(policy="insert=always")
     with pytest.raises(UsageError, match=r"inserts=leader needs case R3, but"):
-        prepare(place.spec(policy="inserts=leader"))
-    assert prepare(place.spec(policy="inserts=leader", case="r3")).is_new
+        place.prepare(policy="inserts=leader")
+    assert place.prepare(policy="inserts=leader", case="r3").is_new
 
 
 def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> None:
     write(tmp_path / "inbox" / "x" / "1.parquet", A)
 
-    def look() -> Inbox:
-        return Inbox(tmp_path / "inbox", ControlLog(tmp_path / "control"), ("x",))
+    def look() -> InboxWatch:
+        return InboxWatch(tmp_path / "inbox", ControlLog(tmp_path / "control"), ("x",))
 
     look().advance()
     before = sorted((tmp_path / "control").iterdir())
@@ -128,6 +128,6 @@ def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> Non
 
 def test_a_newcomer_is_joining_until_its_guarantee_is_told(tmp_path: Path) -> None:
     write(tmp_path / "inbox" / "new" / "1.parquet", A)
-    inbox = Inbox(tmp_path / "inbox", ControlLog(tmp_path / "control"), founders=())
+    inbox = InboxWatch(tmp_path / "inbox", ControlLog(tmp_path / "control"), founders=())
     inbox.advance()
     assert inbox.log.members["new"].guarantee == 2**63 - 1

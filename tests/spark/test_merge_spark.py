@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merging import Place
+from merge_place import Place
 
 from anabranch.batch.schema import TimeType
+from anabranch.checker.compare import check
 from anabranch.errors import FileError, SchemaError, StateError, UsageError, ViolationError
-from anabranch.sources.compare import check
-from anabranch.spark import run as runs
-from anabranch.spark.merge import prepare, start
-from anabranch.spark.read import read_output
+from anabranch.spark.write.read_output import read_output
 
 pytestmark = pytest.mark.spark
 
@@ -86,24 +83,6 @@ def test_a_restart_goes_on_where_it_stopped(spark: Any, place: Place) -> None:
     assert place.check().ok
     seqs = [row.seq for row in read_output(spark, place.output).select("seq").collect()]
     assert len(set(seqs)) == len(seqs)
-
-
-def test_a_run_that_began_with_pandas_frames_goes_on_with_them(
-    spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark knows a stateful step by how it is called, and refuses another."""
-    place.generate()
-    held = hold_back(place, 0.5)
-    with monkeypatch.context() as before:
-        before.setattr(runs, "FORMAT", 2)
-        place.merge(spark)
-    give_back(held)
-    after = place.merge(spark)
-    assert runs.read(place.checkpoint) == replace(prepare(place.spec()).run, format=2)
-    step = (place.checkpoint / "state" / "0" / "_metadata" / "v2" / "0").read_text()
-    assert "transformWithStateInPandas" in step
-    assert after.adds_up
-    assert place.check().ok
 
 
 def test_a_crash_before_the_commit_doubles_nothing(spark: Any, place: Place) -> None:
@@ -256,19 +235,19 @@ def test_a_replica_that_appears_later_does_not_decide_until_it_is_complete(
 def test_a_case_that_replicas_do_not_permit_is_refused(place: Place) -> None:
     place.generate("r4")
     with pytest.raises(UsageError, match="case R2 was asked for"):
-        prepare(place.spec(case="r2"))
+        place.prepare(case="r2")
     assert not place.output.exists()
     assert not place.checkpoint.exists()
 
 
-def test_a_checkpoint_of_the_first_format_is_refused_by_name(spark: Any, place: Place) -> None:
+def test_a_checkpoint_of_another_format_is_refused_by_name(spark: Any, place: Place) -> None:
     place.generate(events=50)
     place.merge(spark)
     for folder in (place.output, place.checkpoint):
         note = json.loads((folder / "_run.json").read_text())
-        (folder / "_run.json").write_text(json.dumps({**note, "format": 1}))
-    with pytest.raises(StateError, match=r"written in format 1, .* reads formats 2 and 3"):
-        prepare(place.spec())
+        (folder / "_run.json").write_text(json.dumps({**note, "format": 2}))
+    with pytest.raises(StateError, match=r"written in format 2, .* reads format 1;"):
+        place.prepare()
 
 
 def test_output_and_checkpoint_must_belong_together(spark: Any, place: Place) -> None:
@@ -285,14 +264,14 @@ def test_output_and_checkpoint_must_belong_together(spark: Any, place: Place) ->
     }
     for words, (output, checkpoint) in pairs.items():
         with pytest.raises(StateError, match=words):
-            prepare(type(place.spec())(inbox=place.inbox, output=output, checkpoint=checkpoint))
+            place.prepare(output=output, checkpoint=checkpoint)
 
 
 def test_another_number_of_lanes_is_refused(spark: Any, place: Place) -> None:
     place.generate(events=50)
     place.merge(spark, lanes=2)
     with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
-        prepare(place.spec(lanes=3))
+        place.prepare(lanes=3)
 
 
 def test_a_file_that_was_read_may_not_change(spark: Any, place: Place) -> None:
@@ -301,26 +280,25 @@ def test_a_file_that_was_read_may_not_change(spark: Any, place: Place) -> None:
     file = sorted(place.inbox.glob("*/*.parquet"))[0]
     file.write_bytes(file.read_bytes())
     with pytest.raises(FileError, match=f"{file.name}: was read when it had"):
-        prepare(place.spec())
+        place.prepare()
 
 
 def test_a_file_with_other_columns_that_comes_later_fails_with_its_name(
     spark: Any, place: Place
 ) -> None:
     place.generate(events=50)
-    prepared = prepare(place.spec())
+    prepared = place.prepare()
     write(place.inbox / "r0" / "part-99999.parquet", [], other=pa.string())
     with pytest.raises(SchemaError, match=r"part-99999\.parquet"):
-        start(spark, prepared, once=True).wait()
+        prepared.start(spark, once=True).wait()
 
 
 @pytest.mark.parametrize("place_of", ["output", "checkpoint"])
 def test_folders_in_one_another_are_refused(place: Place, place_of: str) -> None:
     place.generate(events=50)
-    spec = place.spec()
-    inside = {place_of: place.inbox / "r0"}
+    inside: dict[str, Any] = {place_of: place.inbox / "r0"}
     with pytest.raises(UsageError, match="lies in"):
-        prepare(type(spec)(**{**vars(spec), **inside}))
+        place.prepare(**inside)
 
 
 def test_a_founder_that_speaks_late_is_known_from_the_beginning(
@@ -346,7 +324,7 @@ def test_a_founder_that_speaks_late_is_known_from_the_beginning(
 
 
 def test_a_merge_leaves_the_session_as_it_was(spark: Any, place: Place) -> None:
-    from anabranch.spark.session import session
+    from anabranch.spark.session.start import session
 
     name = "spark.sql.shuffle.partitions"
     before = spark.conf.get(name)

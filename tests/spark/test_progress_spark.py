@@ -78,7 +78,7 @@ def test_a_started_merge_tells_every_trigger(spark: Any, tmp_path: Path) -> None
     require_whole(told)
     assert ab.progress(started) == ab.progress(started.query) == told[1:]
     assert ab.progress(started.query.lastProgress) == told[1:]
-    assert started.totals.last["replicas"] == told[1]["replicas"]
+    assert started.totals.last.to_dict()["replicas"] == told[1]["replicas"]
     assert started.silent("0 seconds") == []  # all have ended
 
 

@@ -1,17 +1,25 @@
 """Which output and which checkpoint go together: all other pairs are refused, with advice."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.errors import StateError
-from anabranch.spark.run import FILE, Run, find, new_id, record
+from anabranch.spark.query.run_record import FILE, Run, find, new_id
+from anabranch.spark.query.run_record import write as write_run
 
 
 def run() -> Run:
-    fixed = {"inbox": "/in", "lanes": 2, "case": "r3", "time": "bigint"}
-    return Run(run=new_id(), columns=(), founders=("a",), **fixed)
+    fixed: dict[str, Any] = {"lanes": 2, "case": "r3", "time": "bigint", "has_output": True}
+    return Run(run=new_id(), columns=(), founders=("a",), inboxes=("/in",), **fixed)
+
+
+def record(run: Run, output: Path, checkpoint: Path) -> None:
+    for folder in (output, checkpoint):
+        write_run(run, folder)
 
 
 @pytest.fixture
@@ -44,10 +52,10 @@ def write(output: Path, number: int) -> None:
 def test_what_was_recorded_is_found(output: Path, checkpoint: Path) -> None:
     mine = run()
     record(mine, output, checkpoint)
-    assert find(output, checkpoint) == mine
+    assert find(checkpoint, output) == mine
     write(output, 0)
     commit(checkpoint, 0)
-    assert find(output, checkpoint) == mine
+    assert find(checkpoint, output) == mine
 
 
 @pytest.mark.parametrize("left", ["nothing", "beside output", "output", "beside checkpoint"])
@@ -62,10 +70,10 @@ def test_a_first_start_that_died_is_a_new_run(
         (checkpoint / FILE).unlink()
     if left == "beside checkpoint":
         (checkpoint / f".{FILE}.123").write_text("")
-    assert find(output, checkpoint) is None
+    assert find(checkpoint, output) is None
     again = run()
     record(again, output, checkpoint)
-    assert find(output, checkpoint) == again
+    assert find(checkpoint, output) == again
 
 
 def test_a_first_start_that_died_does_not_take_over_a_foreign_checkpoint(
@@ -75,7 +83,7 @@ def test_a_first_start_that_died_does_not_take_over_a_foreign_checkpoint(
     (checkpoint / FILE).unlink()
     commit(checkpoint, 0)
     with pytest.raises(StateError, match="checkpoint folder is not empty"):
-        find(output, checkpoint)
+        find(checkpoint, output)
 
 
 def test_a_lost_output_folder_is_refused_with_advice(output: Path, checkpoint: Path) -> None:
@@ -85,7 +93,7 @@ def test_a_lost_output_folder_is_refused_with_advice(output: Path, checkpoint: P
         if gone:
             output.rmdir()
         with pytest.raises(StateError, match=r"does not: .*restore.* or name two new ones"):
-            find(output, checkpoint)
+            find(checkpoint, output)
 
 
 def test_an_output_of_which_the_last_rows_were_removed_is_refused(
@@ -96,7 +104,7 @@ def test_an_output_of_which_the_last_rows_were_removed_is_refused(
     for number in (9, 10):
         commit(checkpoint, number)
     with pytest.raises(StateError, match=r"trigger 10 was written, but .*0010 is not there"):
-        find(output, checkpoint)
+        find(checkpoint, output)
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -110,7 +118,7 @@ def test_a_trigger_that_was_begun_goes_on_written_or_not(
     begin(checkpoint, 1)
     if written:
         write(output, 1)
-    assert find(output, checkpoint) == mine
+    assert find(checkpoint, output) == mine
 
 
 @pytest.mark.parametrize("last", [-1, 3])
@@ -123,7 +131,7 @@ def test_a_checkpoint_that_forgot_what_was_written_is_refused(
     for number in range(last + 2):
         write(output, number)
     with pytest.raises(StateError, match=f"its last trigger is {last}, but .* restore it"):
-        find(output, checkpoint)
+        find(checkpoint, output)
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "a/b", "", 7])
@@ -135,11 +143,29 @@ def test_a_run_id_that_leads_elsewhere_is_refused(
         note = json.loads((folder / FILE).read_text())
         (folder / FILE).write_text(json.dumps({**note, "run": name}))
     with pytest.raises(StateError, match="not a run file of anabranch"):
-        find(output, checkpoint)
+        find(checkpoint, output)
 
 
 def test_two_runs_do_not_mix(output: Path, checkpoint: Path, tmp_path: Path) -> None:
     record(run(), output, tmp_path / "other checkpoint")
     record(run(), tmp_path / "other output", checkpoint)
     with pytest.raises(StateError, match="name two folders of one run"):
-        find(output, checkpoint)
+        find(checkpoint, output)
+
+
+def test_a_run_keeps_its_records_where_they_were(output: Path, checkpoint: Path) -> None:
+    """They show what was written: with an output folder there, else in the checkpoint."""
+    record(run(), output, checkpoint)
+    with pytest.raises(StateError, match="was started with an output folder"):
+        find(checkpoint)
+
+
+def test_a_checkpoint_alone_is_found_and_a_foreign_one_rejected(checkpoint: Path) -> None:
+    assert find(checkpoint) is None
+    mine = replace(run(), has_output=False)
+    write_run(mine, checkpoint)
+    assert find(checkpoint) == mine
+    (checkpoint / FILE).unlink()
+    commit(checkpoint, 0)
+    with pytest.raises(StateError, match=r"a checkpoint that ab\.merge did not begin"):
+        find(checkpoint)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.errors import SetupError
-from anabranch.spark.java import java_home
-from anabranch.spark.session import (
+from anabranch.spark.session.java import java_home
+from anabranch.spark.session.sockets import socket_settings
+from anabranch.spark.session.start import (
     ROCKSDB,
     STATE_STORE,
     TIME_ZONE,
@@ -21,7 +22,6 @@ from anabranch.spark.session import (
     log_file,
     session,
 )
-from anabranch.spark.sockets import socket_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +142,7 @@ def test_a_spark_that_does_not_start_is_explained(
     ran = run_python(
         f"""
 from anabranch.errors import SetupError
-from anabranch.spark.session import session
+from anabranch.spark.session.start import session
 try:
     session({arguments})
 except SetupError as error:
@@ -162,9 +162,9 @@ def test_a_path_with_blanks_and_a_second_session_work(tmp_path: Path) -> None:
     ran = run_python(
         """
 from pathlib import Path
-from anabranch.spark import machine
-from anabranch.spark.session import session, log_file
-ours, mine = machine.heap_options(machine.driver_memory()), "-XX:G1HeapRegionSize=4m"
+from anabranch.spark.session import host
+from anabranch.spark.session.start import session, log_file
+ours, mine = host.heap_options(host.driver_memory()), "-XX:G1HeapRegionSize=4m"
 options = {"spark.driver.extraJavaOptions": mine}
 spark = session(master="local[1]", log_path=Path("a log"), config=options)
 assert spark.conf.get("spark.driver.extraJavaOptions").split()[-2:] == [ours, mine]

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from merging import Place
+from merge_place import Place
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from merging import Place
+from merge_place import Place
 
 pytestmark = pytest.mark.spark
 

@@ -1,4 +1,4 @@
-"""windows.run shows what predict shows: on batches, on streams, through a restart."""
+"""`ab.windows_run` shows what predict shows: on batches, on streams, through a restart."""
 
 import json
 import os
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import anabranch as ab
 from anabranch import windows
 from anabranch.errors import SchemaError, UsageError
+from anabranch.spark.windows import WindowRun
 from anabranch.windows import Arrival, Engine, Stable, predict, split_batches
 from anabranch.windows.machine import Machine
 
@@ -111,7 +113,7 @@ def check_batch(spark: "SparkSession", system: Engine, seed: int, count: int) ->
     made = cases(seed, count)
     # A stable comes after all that was said, however far chance has gone (seed 1018: 98).
     until = max(90, *(row[0] for some in made.values() for rows in some for row in rows))
-    ran = windows.run(
+    ran = ab.windows_run(
         table(spark, made),
         like=system,
         time="at",
@@ -159,20 +161,20 @@ def write(inbox: Path, number: int, made: dict[str, Triggers]) -> None:
 
 def stream(
     spark: "SparkSession", inbox: Path, system: Engine, query: tuple[int, int, str], **more: Any
-) -> windows.WindowRun:
+) -> WindowRun:
     rows = (
         spark.readStream.schema("case string, at long, number double, place long")
         .option("maxFilesPerTrigger", 1)
         .json(str(inbox))
     )
     size, slide, agg = query
-    return windows.run(
+    return ab.windows_run(
         rows, like=system, time="at", value="number", size=size, slide=slide, agg=agg,
         group_by="case", order="place", **more,
     )  # fmt: skip
 
 
-def drain(ran: windows.WindowRun, folder: Path) -> None:
+def drain(ran: WindowRun, folder: Path) -> None:
     query = (
         ran.rows()
         .writeStream.format("parquet")
@@ -263,7 +265,7 @@ def test_late_rows_stop_the_query_if_asked_to(quick: "SparkSession", tmp_path: P
 def test_timestamps_come_back_as_timestamps(spark: "SparkSession") -> None:
     noon = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
     rows = [(noon, 1), (noon + timedelta(seconds=50), 2)]
-    ran = windows.run(
+    ran = ab.windows_run(
         spark.createDataFrame(rows, "at timestamp, n long"),
         like="streambase", time="at", value="n", size="1 minute", slide="1 minute", agg="sum",
         until=noon + timedelta(minutes=2),
@@ -281,7 +283,7 @@ def test_rows_without_a_time_or_with_a_useless_value_are_kept(spark: "SparkSessi
         ("a", None, 1.0), ("a", 1, None), ("a", 2, float("nan")), ("a", 3, float("inf")),
         (None, 4, 2.5),
     ]  # fmt: skip
-    ran = windows.run(
+    ran = ab.windows_run(
         spark.createDataFrame(rows, "g string, at int, v float"),
         like="streambase", time="at", value="v", size=5, slide=5, agg="sum", group_by="g",
         until=10,
@@ -297,7 +299,7 @@ def test_rows_without_a_time_or_with_a_useless_value_are_kept(spark: "SparkSessi
 
 def test_a_count_takes_rows_without_a_value_and_shows_them_so(spark: "SparkSession") -> None:
     rows = [(0, 9, 1), (0, 9, None), (1, 2, None), (1, 3, 0)]
-    ran = windows.run(
+    ran = ab.windows_run(
         spark.createDataFrame(rows, "part long, at long, v long"),
         like="coral8", time="at", value="v", size=5, slide=5, batch="part", until=30,
     )  # fmt: skip
@@ -307,7 +309,7 @@ def test_a_count_takes_rows_without_a_value_and_shows_them_so(spark: "SparkSessi
 
 def test_great_whole_numbers_stay_whole(spark: "SparkSession") -> None:
     rows = [(1, 2**60 + 1), (2, None), (3, 2**60)]
-    ran = windows.run(
+    ran = ab.windows_run(
         spark.createDataFrame(rows, "at long, v long"),
         like="streambase", time="at", value="v", size=5, slide=5, agg="sum", until=10,
     )  # fmt: skip
@@ -318,24 +320,24 @@ def test_what_cannot_be_meant_is_refused_before_spark_starts(spark: "SparkSessio
     df = spark.createDataFrame([(1, "x", 2.5)], "at long, word string, price double")
     good: dict[str, Any] = {"like": "flink", "time": "at", "size": 5, "slide": 5}
     with pytest.raises(SchemaError, match="did you mean 'price'"):
-        windows.run(df, **good, value="prize", agg="sum")
+        ab.windows_run(df, **good, value="prize", agg="sum")
     with pytest.raises(SchemaError, match="sum needs numbers"):
-        windows.run(df, **good, value="word", agg="sum")
+        ab.windows_run(df, **good, value="word", agg="sum")
     with pytest.raises(SchemaError, match="whole number or a timestamp"):
-        windows.run(df, **{**good, "time": "price"})
+        ab.windows_run(df, **{**good, "time": "price"})
     with pytest.raises(UsageError, match="needs value="):
-        windows.run(df, **good, agg="avg")
+        ab.windows_run(df, **good, agg="avg")
     with pytest.raises(UsageError, match="unknown engine"):
-        windows.run(df, **{**good, "like": "flunk"})
+        ab.windows_run(df, **{**good, "like": "flunk"})
     with pytest.raises(UsageError, match="no slide above the size"):
-        windows.run(df, **{**good, "like": "spark-append", "slide": 6})
+        ab.windows_run(df, **{**good, "like": "spark-append", "slide": 6})
     with pytest.raises(UsageError, match="expected keep or raise"):
-        windows.run(df, **good, late="drop")  # type: ignore[arg-type]
+        ab.windows_run(df, **good, late="drop")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="column of that name"):
-        windows.run(df.withColumnRenamed("word", "start"), **good, group_by="start")
+        ab.windows_run(df.withColumnRenamed("word", "start"), **good, group_by="start")
     endless = spark.readStream.format("rate").load()
     with pytest.raises(UsageError, match="a stream has no end"):
-        windows.run(endless, like="flink", time="value", size=5, slide=5, until=9)
+        ab.windows_run(endless, like="flink", time="value", size=5, slide=5, until=9)
 
 
 def test_the_machine_is_what_runs(spark: "SparkSession") -> None:
@@ -343,7 +345,7 @@ def test_the_machine_is_what_runs(spark: "SparkSession") -> None:
     machine = Machine(windows.engine("coral8"), windows.Query(4, 2, "max"))
     by_hand = machine.feed([Arrival(3, 9), Arrival(4, 8), Arrival(9, 1), Stable(12)]).shown
     df = spark.createDataFrame([(9, 1), (3, 9), (4, 8)], "at long, v long")
-    ran = windows.run(
+    ran = ab.windows_run(
         df, like="coral8", time="at", value="v", size=4, slide=2, agg="max", until=12
     )
     rows = sorted(ran.results().collect(), key=lambda row: row.seq)

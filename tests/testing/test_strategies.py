@@ -4,13 +4,20 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from anabranch.model.element import Adjust, Insert, Stable
+from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History, replay, replays
 from anabranch.model.properties import MergeCase, observe, permits
 from anabranch.model.time import FOREVER
-from anabranch.testing.strategies import histories, interleavings, presentations, replicas
+from anabranch.testing.strategies import (
+    histories,
+    interleavings,
+    joiners,
+    presentations,
+    replicas,
+)
 
 CASES = st.sampled_from(MergeCase)
+QUICK = settings(phases=[Phase.generate], max_examples=2_000, database=None)
 
 
 @given(data=st.data(), case=CASES)
@@ -58,11 +65,30 @@ def test_open_streams_do_not_end(inputs):
     assert all(Stable(FOREVER) not in stream for stream in inputs)
 
 
+@given(data=st.data(), case=CASES, guarantee=st.one_of(st.integers(0, 12), st.just(FOREVER)))
+def test_a_joiner_is_right_from_its_guarantee_on(data, case, guarantee):
+    history = data.draw(histories(case=case))
+    options = {"case": case, "strangers": data.draw(st.integers(0, 2))}
+    stream = data.draw(joiners(history, guarantee=guarantee, **options))
+    assert replay(stream).violations == ()
+    assert permits(observe([stream]), case)
+    known, wrong = History.of(stream), History.of(stream).minus(history)
+    assert all(event.end < guarantee for event in wrong)
+    assert all(event.end < guarantee for event in history.minus(known))
+    assert len(wrong) <= options["strangers"]
+
+
+def test_a_joiner_may_omit_a_finished_event_of_an_identity_that_it_has():
+    truth = History.from_events([Event("a", 1, 2), Event("a", 1, 9)])
+    stream = joiners(truth, guarantee=3, case=MergeCase.R4)
+    found = find(stream, lambda s: History.of(s) != truth, settings=QUICK)
+    assert History.of(found).events() == [Event("a", 1, 9)]
+
+
 def _find(what, **options):
     """Fails if no such stream turns up."""
     streams = replicas(min_inputs=1, max_inputs=1, **options)
-    quick = settings(phases=[Phase.generate], max_examples=2_000, database=None)
-    return find(streams, lambda inputs: what(inputs[0]), settings=quick)[0]
+    return find(streams, lambda inputs: what(inputs[0]), settings=QUICK)[0]
 
 
 @pytest.mark.parametrize(

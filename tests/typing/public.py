@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import assert_type
 
 import anabranch as ab
-from anabranch.sources.verdict import Verdict
+from anabranch.checker.verdict import Verdict
 
 
 def elements() -> None:
@@ -25,4 +25,12 @@ def checked() -> None:
 def on_spark() -> None:
     from pyspark.sql import DataFrame
 
-    assert_type(ab.read_output(ab.session(), "out"), DataFrame)
+    rows = ab.read_output(ab.session(), "out")
+    assert_type(rows, DataFrame)
+    merged = ab.merge(ab.inbox("in"), ab.elements(rows, name="north"))
+    assert_type(merged.final(), DataFrame)
+    query = merged.start("checkpoint", output="out", once=True)
+    assert_type(query.wait(1), bool)
+    assert_type(query.silent("1 minute"), list[str])
+    ran = ab.windows_run(rows, like="flink", time="start", size=5, slide=1)
+    assert_type(ran.results(), DataFrame)

@@ -10,7 +10,7 @@ that turns one into the other, and refuses a real time of that value.
 * An insert has `old_end` 0.
 
 Not checked here: that the stream keeps its promises (`anabranch.model.history` says what they
-are, `anabranch.operators.validate` checks them in columns).
+are, `anabranch.batch.history` checks them in columns).
 """
 
 from collections.abc import Sequence

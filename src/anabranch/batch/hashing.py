@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import Ints
 from anabranch.batch.columns import FIXED, LISTED, Column, read
 from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.batch.murmur import U64, finish, load_few, murmur, murmur_word
@@ -49,15 +48,6 @@ def hash_columns(columns: Sequence[Column], count: int) -> Hashes:
     for column in columns:
         _hash_column(column, state)
     return state
-
-
-def hash_numbers(values: Ints, state: Hashes) -> None:
-    """Goes on from `state` with a number per row."""
-    data = frozen(np.ascontiguousarray(values)).view(np.uint8)
-    hash_fixed(data, 8, False, _NO_NULLS, state)  # noqa: FBT003 (kernels take no keywords)
-
-
-_NO_NULLS: Final = frozen(np.ones(0, np.bool_))
 
 
 def _hash_column(column: Column, state: Hashes) -> None:

@@ -18,8 +18,8 @@ import pyarrow as pa
 from anabranch.batch.batch import Ints
 from anabranch.batch.columns import Column, conform
 from anabranch.batch.equality import equal_columns
-from anabranch.batch.hashing import Hashes, hash_columns, hash_numbers
-from anabranch.batch.intern_kernel import ID_BITS, move_slots, probe, rebuild
+from anabranch.batch.hashing import Hashes, hash_columns
+from anabranch.batch.index import LOW, START, Index, Lookup
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.schema import plain_type
 from anabranch.batch.store import Store, grown, read_table, write_table
@@ -28,9 +28,6 @@ HashPayload = Callable[[pa.Table], tuple[Hashes, Hashes]]
 
 # Rows that are hashed, looked up and compared while they are in the cache.
 _STRIDE: Final = 16_384
-_FIRST_SLOTS: Final = 1_024
-# Slots per identity, at least, so that probes stay short.
-_ROOM: Final = 2
 
 
 class Interner:
@@ -43,17 +40,15 @@ class Interner:
         fields = [pa.field(field.name, plain_type(field.type)) for field in payload]
         self._schema = pa.schema(fields)
         self._hash_payload = hash_payload
-        self._count = 0
-        self._slots = np.zeros(_FIRST_SLOTS, np.uint64)
-        self._keys = np.zeros((0, 2), np.uint64)
-        self._start = np.zeros(0, np.int64)
+        self._index = Index()
+        self._names: Ints = np.zeros((0, LOW + 1), np.int64)
         self._store = Store.of(self._schema)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._index)
 
     def __repr__(self) -> str:
-        return f"Interner({self._count} identities in {len(self._slots)} slots)"
+        return f"Interner({len(self)} identities)"
 
     def intern(self, start: Ints, payload: pa.Table) -> Ints:
         """The id of each row's identity; an identity not seen before gets the next one."""
@@ -71,12 +66,12 @@ class Interner:
     @property
     def start(self) -> Ints:
         """The start of each identity, by id."""
-        return frozen(self._start[: self._count])
+        return frozen(self._names[: len(self), START])
 
     @property
     def payload(self) -> pa.Table:
         """The first seen payload of each identity, by id."""
-        return write_table(self._schema, self._store.columns(), self._count)
+        return write_table(self._schema, self._store.columns(), len(self))
 
     def take(self, ids: Ints) -> pa.Table:
         """The first seen payloads of these identities; costs no more than they do."""
@@ -84,89 +79,45 @@ class Interner:
         store.append(self._store.columns(), frozen_rows(ids))
         return write_table(self._schema, store.columns(), len(ids))
 
-    def hashes(self, ids: Ints) -> tuple[Hashes, Hashes]:
-        """The low and high halves of the hash of these identities (of payload, then start)."""
-        return self._keys[ids, 0], self._keys[ids, 1]
-
     def check(self) -> None:
-        """Assert what must always hold: each id in one slot, reachable from where it hashes."""
-        used = np.flatnonzero(self._slots)
-        ids = (self._slots[used] & np.uint64((1 << ID_BITS) - 1)).astype(np.int64) - 1
-        assert sorted(ids.tolist()) == list(range(self._count)), f"ids are not dense: {self!r}"
-        assert len(self._slots) >= _ROOM * self._count, f"too full: {self!r}"
-        free = np.flatnonzero(self._slots == 0)
-        size = len(self._slots)
-        home = (self._keys[ids, 0] & np.uint64(size - 1)).astype(np.int64)
-        # The first free slot at or after home must lie behind the slot that holds the id.
-        gap = (free[np.searchsorted(free, home) % len(free)] - home) % size
-        assert np.all((used - home) % size < gap), f"an id cannot be reached: {self!r}"
+        """Assert every invariant."""
+        self._index.check(self._names)
         for column in self._store.columns():
-            assert column.count == self._count, f"payloads are missing: {self!r}"
+            assert column.count == len(self), f"{column.count} payloads in {self!r}"
 
     def _intern_piece(self, start: Ints, payload: pa.Table) -> Ints:
-        columns = read_table(payload)
-        hashes = self._hash(columns, payload, start)
-        self._make_room(len(start))
-        known = self._count
-        ids = np.empty(len(start), np.int64)
-        slots = np.full(len(start), -1, np.int64)
-        rows = np.arange(len(start))
-        new_rows = [rows[:0]]
+        columns, known = read_table(payload), len(self)
+        self._names = grown(self._names, known + len(start))
+        self._index.make_room(len(start), self._names)
+        may_add, ids = np.ones(len(start), np.bool_), known + np.arange(len(start))
+        lookup = Lookup(start, self._hash(columns, payload, len(start)), may_add, ids)
+        rows, new_rows = np.arange(len(start)), [np.empty(0, np.int64)]
         while len(rows):
-            fresh, hits = self._probe(rows, hashes, start, slots, ids)
-            self._store.append(columns, frozen_rows(fresh))
-            new_rows.append(fresh)
-            left, right = frozen_rows(hits), frozen_rows(ids[hits])
+            added, hits = self._index.search(lookup, rows, self._names)
+            self._store.append(columns, frozen_rows(added))
+            new_rows.append(added)
+            left, right = frozen_rows(hits), frozen_rows(lookup.id[hits])
             # What is not equal goes on to the next slot of the same hash.
             rows = hits[~equal_columns(columns, left, self._store.columns(), right)]
         if any(map(len, new_rows[2:])):
-            self._put_in_order(known, np.concatenate(new_rows), slots, ids, columns)
-        return ids
+            self._put_in_order(known, np.concatenate(new_rows), lookup, columns)
+        return lookup.id
 
-    def _hash(self, columns: Sequence[Column], payload: pa.Table, start: Ints) -> Hashes:
+    def _hash(self, columns: Sequence[Column], payload: pa.Table, count: int) -> Hashes:
         if self._hash_payload is None or not columns:
-            state = hash_columns(columns, len(start))
-        else:
-            state = np.ascontiguousarray(np.stack(self._hash_payload(payload), axis=1))
-        hash_numbers(start, state)
-        return state
-
-    def _make_room(self, more: int) -> None:
-        """For this many identities, so that nothing moves while they are added."""
-        need = self._count + more
-        self._keys = grown(self._keys, need)
-        self._start = grown(self._start, need)
-        size = len(self._slots)
-        while size < _ROOM * need:
-            size *= 2
-        if size > len(self._slots):
-            self._slots = np.zeros(size, np.uint64)
-            rebuild(self._slots, frozen(self._keys), self._count)
-
-    def _probe(
-        self, rows: Ints, hashes: Hashes, start: Ints, slots: Ints, ids: Ints
-    ) -> tuple[Ints, Ints]:
-        """Finds or adds these rows, from where `slots` says; what was new, what to compare."""
-        fresh, hits = np.empty((2, len(rows)), np.int64)
-        table = self._slots, self._keys, self._start, self._count
-        found = probe(
-            frozen_rows(rows), frozen(hashes), frozen(start), *table, slots, ids, fresh, hits
-        )
-        added = int(found)
-        self._count += added
-        return fresh[:added], hits[: len(rows) - added]
+            return hash_columns(columns, count)
+        return np.ascontiguousarray(np.stack(self._hash_payload(payload), axis=1))
 
     def _put_in_order(
-        self, known: int, fresh: Ints, slots: Ints, ids: Ints, columns: Sequence[Column]
+        self, known: int, added: Ints, lookup: Lookup, columns: Sequence[Column]
     ) -> None:
-        """Numbers what is new by first row: unequal payloads of equal hash were added late."""
-        order = np.argsort(fresh)
+        """Number what is new by first row: unequal payloads of equal hash were added late."""
+        order = np.argsort(added)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        move_slots(self._slots, frozen_rows(slots[fresh]), frozen_rows(known + rank))
-        self._keys[known : self._count] = self._keys[known : self._count][order]
-        self._start[known : self._count] = self._start[known : self._count][order]
-        is_new = ids >= known
-        ids[is_new] = known + rank[ids[is_new] - known]
+        self._index.renumber(lookup.slot[added], known + rank)
+        self._names[known : len(self)] = self._names[known : len(self)][order]
+        is_new = lookup.id >= known
+        lookup.id[is_new] = known + rank[lookup.id[is_new] - known]
         self._store.truncate(known)
-        self._store.append(columns, frozen_rows(fresh[order]))
+        self._store.append(columns, frozen_rows(added[order]))

@@ -1,8 +1,10 @@
 """How loops over rows are compiled: a `kernel` is called by Python, a `part` by kernels.
 
-Compiled at the first call and kept on disk, until a file beside the kernel or in this folder
-changes: Numba itself looks only at the kernel's own file, and would go on with parts that are
-no longer so.
+Compiled at the first call and cached on disk.  A cached kernel is used as long as its module
+and the modules of ours that this one imports, directly or not, have the content that it was
+compiled from: Numba itself looks only at the kernel's own file, and would go on with parts that
+have changed since.  `NUMBA_CACHE_DIR` puts the cache into a folder of its own, where content
+alone names an entry, so that another checkout of the same sources uses it as well.
 
 A kernel reads and writes arrays that are handed in and makes none: reference counting is
 switched off, since counting at every call of a part cost several times the work itself.  Hand
@@ -12,6 +14,7 @@ one type and need one compilation.
 `KERNEL.py_func` is what was written, for tests that measure coverage.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
@@ -25,7 +28,16 @@ from numpy.typing import NDArray
 # `_nrt` is Numba's own name for counting references.
 _OPTIONS: Final[dict[str, Any]] = {"cache": True, "nogil": True, "_nrt": False}
 
-_HERE: Final = Path(__file__).parent
+_ROOT: Final = Path(__file__).parents[1]
+"""The folder of `anabranch`."""
+
+# Only imports at the margin: one within a function or for type checkers alone gives a kernel
+# neither parts nor constants.
+_IMPORTS: Final = re.compile(
+    r"^(?:from +([\w.]+) +import +(?:\(([^)]*)\)|(.*))|import +(.*))$", re.MULTILINE
+)
+
+_COMMENT: Final = re.compile("#.*")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -54,17 +66,61 @@ def frozen_rows(rows: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
-    """Makes what is kept on disk depend on the sources that a kernel may be made of."""
-    kept = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if kept is not None:  # else the compiler is switched off, or nothing can be kept here
-        folder = Path(function.__code__.co_filename).parent
-        kept._source_stamp = (kept._source_stamp, _digest(folder), _digest(_HERE))
+    """Makes the cache of a function depend on the sources that it may be compiled from."""
+    kept = getattr(compiled, "_cache", None)
+    file = getattr(kept, "_cache_file", None)
+    if kept is None or file is None:
+        return compiled  # the compiler is switched off, or nothing can be cached here
+    digest = _digest(Path(function.__code__.co_filename), function.__module__)
+    folder: str = vars(numba.config)["CACHE_DIR"]
+    if folder:
+        # Numba names a folder by the path of the sources: nobody else would find it.
+        path = str(Path(folder) / f"anabranch-{digest}")
+        kept._cache_path = kept._impl.locator._cache_path = path
+        file = kept._cache_file = type(file)(path, kept._impl.filename_base, digest)
+    file._source_stamp = digest
     return compiled
 
 
 @cache
-def _digest(folder: Path) -> str:
-    digest = blake2b(digest_size=16)
-    for path in sorted(folder.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _digest(file: Path, module: str) -> str:
+    """One for the content of a module and of all modules of ours that it imports."""
+    # A module that belongs to no package finds others beside it.
+    root = file.parents[0 if module == "__main__" else module.count(".")]
+    found, waiting = {file}, [file]
+    while waiting:
+        imported = _imported(waiting.pop(), root) - found
+        waiting += imported
+        found |= imported
+    # What is cached names its module, and imports it when it is loaded.
+    content = [module.encode(), *sorted(map(_content, found))]
+    return blake2b(b"".join(content), digest_size=16).hexdigest()
+
+
+@cache
+def _content(file: Path) -> bytes:
+    return blake2b(file.read_bytes(), digest_size=16).digest()
+
+
+@cache
+def _imported(file: Path, root: Path) -> frozenset[Path]:
+    """The files of the modules that a file imports, as far as they are ours."""
+    names: set[str] = set()
+    code = _COMMENT.sub("", file.read_text(encoding="utf-8"))
+    for origin, many, few, modules in _IMPORTS.findall(code):
+        listed = {
+            word.split()[0] for word in (many or few or modules).split(",") if word.strip()
+        }
+        # What is imported from a package may be a module of it.
+        names |= {origin, *(f"{origin}.{name}" for name in listed)} if origin else listed
+    return frozenset(path for name in names for path in _files(root, name))
+
+
+@cache
+def _files(root: Path, name: str) -> tuple[Path, ...]:
+    """The file of a module, if it lies below the root or is of this package."""
+    top, *inner = name.split(".")
+    base = _ROOT if top == _ROOT.name else root / top
+    place = base.joinpath(*inner)
+    ways = (place.with_suffix(".py"), place / "__init__.py")
+    return tuple(path for path in ways if path.is_file())

@@ -58,7 +58,7 @@ def table(totals: Totals, time: TimeType, *, title: str, quiet: Quiet = QUIET) -
         for name, replica in sorted(totals.replicas.items())
     ]
     counts = totals.rows, *(totals.bucket(bucket) for bucket in BUCKETS)
-    at = show(totals.frontier, time), show_lag(totals.last.get("lag"), time)
+    at = show(totals.frontier, time), show_lag(totals.lag, time)
     below = f"{totals.live:,} live events, {totals.state_bytes:,} bytes of state"
     return Sheet(title, (*lines, Line("all", counts, at, "output")), below)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from anabranch.sources.verdict import Comparison, Side, Verdict
+    from anabranch.checker.verdict import Comparison, Side, Verdict
 
 _PATH = click.Path(path_type=Path)
 _WIDTH: Final = 120
@@ -60,7 +60,7 @@ def command(
     anabranch check inbox
     anabranch check out truth --until-frontier
     """  # noqa: D301
-    from anabranch.sources.compare import check
+    from anabranch.checker.compare import check
 
     with _progress() as on_progress:
         verdict = check(

@@ -23,8 +23,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from anabranch.sources.generate import Workload
-    from anabranch.sources.verdict import Verdict
+    from anabranch.checker.verdict import Verdict
+    from anabranch.generator.workload import Workload
     from anabranch.spark.progress import Totals
 
 NAMES = ("east", "west", "north")
@@ -65,8 +65,8 @@ class Publisher:
             self.done.set()
 
     def _publish(self) -> None:
-        from anabranch.sources.publish import Inbox, publish
-        from anabranch.sources.schedule import Schedule
+        from anabranch.generator.publish import Inbox, publish
+        from anabranch.generator.schedule import Schedule
 
         longest = max(len(self.workload.present(number)) for number in range(len(NAMES)))
         rate = longest / self.seconds
@@ -135,7 +135,7 @@ def command(
     The result is checked against the true history: exit code 0 if it is equal, 1 if not.
     """
     from anabranch.cli.account import consoles
-    from anabranch.sources.generate import Workload
+    from anabranch.generator.workload import Workload
 
     if quick:
         events, seconds = 2_000, 3.0
@@ -148,7 +148,7 @@ def command(
             highlight=False,
             soft_wrap=True,
         )
-        from anabranch.sources.compare import check
+        from anabranch.checker.compare import check
 
         verdict = check(folder / "out", folder / "truth")
         good = verdict.ok and totals.adds_up and not totals.bucket("violation")
@@ -182,13 +182,13 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -> "Totals":
+    import anabranch as ab
     from anabranch.cli.account import Watch
     from anabranch.cli.settings import load
-    from anabranch.spark.merge import MergeSpec, prepare, start
 
     publisher = Publisher(workload, folder / "inbox", folder / "truth", seconds)
     err.print("starting Spark on this machine ...", highlight=False, soft_wrap=True)
-    spark = load().start_session()
+    load().start_session()
     err.print(
         f"{workload.events:,} events, told by {', '.join(NAMES)} in about {seconds:g} seconds; "
         f"{SILENT} will fall silent for a while and return",
@@ -198,9 +198,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     publisher.start()
     publisher.first.wait()
     _require(publisher)
-    spec = MergeSpec(
-        inbox=folder / "inbox", output=folder / "out", checkpoint=folder / "checkpoint"
-    )
+    merged = ab.merge(ab.inbox(folder / "inbox"), lanes=2)
     watch = Watch(err, workload.time)
     with watch.shown() as show:
 
@@ -208,8 +206,11 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
             publisher.go_on.set()
             show(totals)
 
-        query = start(
-            spark, prepare(spec), once=False, interval="500 milliseconds", on_trigger=listen
+        query = merged.start(
+            folder / "checkpoint",
+            output=folder / "out",
+            interval="500 milliseconds",
+            on_trigger=listen,
         )
         try:
             while not (publisher.done.is_set() and query.totals.rows >= publisher.rows):

@@ -19,7 +19,7 @@ import click
 
 from anabranch.cli import settings
 from anabranch.errors import AnabranchError
-from anabranch.spark import machine
+from anabranch.spark.session import host
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -33,9 +33,9 @@ LIBRARIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("protobuf", (6, 33, 5), (8,)),
 )
 PYTHONS = ((3, 11), (3, 14))
-ENOUGH_MEMORY = 4 * machine.GIB
-LEAST_MEMORY = 2 * machine.GIB
-ENOUGH_DISK = 2 * machine.GIB
+ENOUGH_MEMORY = 4 * host.GIB
+LEAST_MEMORY = 2 * host.GIB
+ENOUGH_DISK = 2 * host.GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def examine(loaded: settings.Settings) -> list[Finding]:
         look_at_java(loaded),
         *(look_at_library(*library) for library in LIBRARIES),
         look_at_pictures(),
-        look_at_memory(machine.memory_bytes()),
+        look_at_memory(host.memory_bytes()),
         look_at_disk(loaded, shutil.disk_usage),
         _look_at_cores(),
         _look_at_loopback(),
@@ -93,7 +93,7 @@ def look_at_python(running: tuple[int, ...]) -> Finding:
 
 def look_at_java(loaded: settings.Settings) -> Finding:
     """Whether there is a Java that Spark can use, and whose it is."""
-    from anabranch.spark.java import java_home
+    from anabranch.spark.session.java import java_home
 
     try:
         java = java_home(cache=loaded.cache_dir)
@@ -128,7 +128,7 @@ def look_at_pictures() -> Finding:
 
 def look_at_memory(total: int) -> Finding:
     """Whether the memory carries a driver, its Python workers and their state."""
-    found = f"{total / machine.GIB:.1f} GiB, of which {machine.driver_memory()} for the driver"
+    found = f"{total / host.GIB:.1f} GiB, of which {host.driver_memory()} for the driver"
     remedy = "give this machine or container more memory; small streams may still run"
     if total >= ENOUGH_MEMORY:
         return Finding("memory", "ok", found)
@@ -143,7 +143,7 @@ def look_at_disk(
 
     folder = tempfile.gettempdir()
     free = usage(folder).free
-    found = f"{free / machine.GIB:.1f} GiB free in {folder}; cache in {loaded.cache_dir}"
+    found = f"{free / host.GIB:.1f} GiB free in {folder}; cache in {loaded.cache_dir}"
     if free >= ENOUGH_DISK:
         return Finding("disk", "ok", found)
     remedy = "free some space, or point TMPDIR at a larger disk; see also: anabranch clean"
@@ -151,7 +151,7 @@ def look_at_disk(
 
 
 def _look_at_cores() -> Finding:
-    count = machine.cores()
+    count = host.cores()
     if count > 1:
         return Finding("cores", "ok", str(count))
     return Finding("cores", "warn", str(count), "one core works, slowly; give it two or more")
@@ -178,7 +178,7 @@ def look_at_spark(loaded: settings.Settings) -> Finding:
     try:
         rows = spark.range(1000).mapInArrow(lambda batches: batches, "id long").count()
     except Exception as problem:
-        from anabranch.spark.session import log_file
+        from anabranch.spark.session.start import log_file
 
         text = f"a query fails: {str(problem).splitlines()[0]}"
         return Finding("spark", "fail", text, f"see Spark's log: {log_file()}")

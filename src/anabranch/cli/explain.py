@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from anabranch.checker.gather import Refusals
+    from anabranch.checker.observed import Observed
     from anabranch.model.properties import StreamProperties
     from anabranch.operators.merge.choose import Choice, Declared
     from anabranch.sources.files import Folder
-    from anabranch.sources.gather import Refusals
-    from anabranch.sources.observed import Observed
 
 _PATH = click.Path(path_type=Path)
 
@@ -57,7 +57,7 @@ def command(
     from anabranch.model.properties import MergeCase
     from anabranch.operators.merge.choose import choose
     from anabranch.sources.files import look
-    from anabranch.sources.observed import declared, require_inbox
+    from anabranch.sources.inbox import declared, require_inbox
 
     folder = look(inbox, schema=schema)
     require_inbox(folder)
@@ -81,11 +81,15 @@ def command(
 
 def merge_does(choice: "Choice", *, detached: Sequence[str] = ()) -> dict[str, object]:
     """What `anabranch merge` of this version does with such an inbox."""
-    from anabranch.spark.lane_case import LaneCase
+    import pyarrow as pa
 
-    case = LaneCase.of(choice)
-    does = f"merges it as {case.name.upper().replace('THEN', 'then')}, in lanes "
-    if case.by_start:
+    from anabranch.batch.schema import ElementSchema, TimeType
+    from anabranch.operators.contract import Route
+    from anabranch.operators.merge.operator import MergeOperator
+
+    operator = MergeOperator.of(ElementSchema(TimeType.BIGINT, pa.schema([])), choice)
+    does = f"merges it as {operator.label.upper()}, in lanes "
+    if operator.route is Route.START:
         does += "by start; with one lane the output is in the order of starts"
     else:
         does += "by start and payload"
@@ -95,8 +99,8 @@ def merge_does(choice: "Choice", *, detached: Sequence[str] = ()) -> dict[str, o
 
 
 def _observe(folder: "Folder") -> "tuple[Mapping[str, Observed], Refusals]":
-    from anabranch.sources.gather import Refusals
-    from anabranch.sources.observed import observe_inbox
+    from anabranch.checker.gather import Refusals
+    from anabranch.checker.observed import observe_inbox
 
     refusals = Refusals(0, strict=False)
     return observe_inbox(folder, refusals=refusals), refusals
@@ -122,9 +126,9 @@ def _replicas(
 def _text(
     report: dict[str, Any], choice: "Choice", seen: "Mapping[str, Observed] | None"
 ) -> str:
+    from anabranch.checker.observed import held_so_far
     from anabranch.model.properties import cheapest
     from anabranch.operators.merge.choose import explain_choice
-    from anabranch.sources.observed import held_so_far
 
     held = held_so_far(seen or {})
     count = len(report["replicas"])

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from anabranch.sources.generate import Workload
-    from anabranch.sources.publish import Appeared, Inbox
-    from anabranch.sources.schedule import Schedule
+    from anabranch.generator.publish import Appeared, Inbox
+    from anabranch.generator.schedule import Schedule
+    from anabranch.generator.workload import Workload
 
 LIVE_FILE_SECONDS: Final = 0.5
 """In the live mode a file holds what comes in this time, unless --file-rows says otherwise."""
@@ -95,7 +95,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     anabranch generate inbox --case r0 --events 1000000
     anabranch generate inbox --rate 2000 --lag 0.5 --silence r1:0.3:0.6
     """  # noqa: D301
-    from anabranch.sources.publish import replica_names, summarise
+    from anabranch.generator.publish import replica_names, summarise
 
     workload = _workload(options)
     inbox = _inbox(options)
@@ -124,9 +124,9 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
 
 def _workload(options: dict[str, Any]) -> "Workload":
     from anabranch.batch.schema import TimeType
+    from anabranch.batch.times import to_units
+    from anabranch.generator.workload import Workload
     from anabranch.model.properties import MergeCase
-    from anabranch.sources.durations import to_units
-    from anabranch.sources.generate import Workload
 
     time = TimeType(options["time"])
 
@@ -151,7 +151,7 @@ def _workload(options: dict[str, Any]) -> "Workload":
 
 
 def _inbox(options: dict[str, Any]) -> "Inbox":
-    from anabranch.sources.publish import FILE_ROWS, FileFormat, Inbox, check_rate
+    from anabranch.generator.publish import FILE_ROWS, FileFormat, Inbox, check_rate
 
     rows, rate = options["file_rows"], options["rate"]
     if rate is not None:
@@ -171,7 +171,7 @@ def _files(
     workload: "Workload", inbox: "Inbox", options: dict[str, Any]
 ) -> "Iterator[Appeared]":
     from anabranch.errors import UsageError
-    from anabranch.sources.publish import publish, replica_names, write_inbox
+    from anabranch.generator.publish import publish, replica_names, write_inbox
 
     rate = options["rate"]
     if rate is not None:
@@ -193,7 +193,7 @@ def _files(
 
 def _schedules(names: tuple[str, ...], options: dict[str, Any]) -> "dict[str, Schedule]":
     from anabranch.errors import UsageError
-    from anabranch.sources.schedule import Schedule
+    from anabranch.generator.schedule import Schedule
 
     silences: dict[str, tuple[float, float]] = {}
     for text in options["silence"]:

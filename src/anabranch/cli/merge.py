@@ -8,8 +8,9 @@ import click
 
 if TYPE_CHECKING:
     from anabranch.cli.settings import Settings
-    from anabranch.spark.merge import MergeQuery, MergeSpec, Prepared
     from anabranch.spark.progress import Totals
+    from anabranch.spark.query.prepare import Prepared
+    from anabranch.spark.query.running import RunningQuery
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -34,7 +35,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
 )
-@click.option("--interval", default="1 second", show_default=True, help="Watch: look so often.")
+@click.option(
+    "--interval", default="1 second", show_default=True, help="Watch: time between looks."
+)
 @click.option(
     "--silent-after",
     default="1 minute",
@@ -70,59 +73,59 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
         message = "say --once (take all there is, then stop) or --watch (go on until Ctrl-C)"
         raise click.UsageError(message, ctx)
     from anabranch.cli.settings import load
-    from anabranch.spark.merge import prepare
 
     settings = load(flags={"master": options["master"]})
-    prepared = prepare(_spec(options, settings))
+    prepared = _prepared(options, settings)
     query, interrupted = _run(prepared, options, settings, as_json=as_json)
-    report = _report(prepared, query.totals)
-    click.echo(json.dumps(report)) if as_json else _print(prepared, query.totals)
+    report = _report(prepared, options["output"], query.totals)
+    click.echo(json.dumps(report)) if as_json else _print(
+        prepared, options["output"], query.totals
+    )
     if interrupted:
         ctx.exit(130)
     if report["quarantined"]:
         ctx.exit(1)
 
 
-def _spec(options: dict[str, Any], settings: "Settings") -> "MergeSpec":
-    from anabranch.spark.merge import MergeSpec
+def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
+    """The merge, if nothing is wrong with it; before Spark starts, and nothing is written."""
+    from anabranch.model.properties import MergeCase
+    from anabranch.operators.merge.policy import Policy
+    from anabranch.sources.inbox import inbox
+    from anabranch.spark.query.merge import Asked, build
+    from anabranch.spark.query.prepare import prepare
 
-    names = (
-        "inbox",
-        "output",
-        "checkpoint",
-        "lanes",
-        "case",
-        "policy",
-        "gaps",
-        "schema",
-        "strict",
-        "assume_complete",
+    asked = Asked(
+        case=None if options["case"] == "auto" else MergeCase(options["case"]),
+        policy=Policy.parse(options["policy"]) if options["policy"] else None,
+        usual_lanes=settings.lanes,
+        **{name: options[name] for name in ("lanes", "gaps", "strict", "assume_complete")},
     )
-    return MergeSpec(**{name: options[name] for name in names}, usual_lanes=settings.lanes)
+    merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
+    return prepare(merged, str(options["checkpoint"]), {}, output=options["output"])
 
 
 def _run(
     prepared: "Prepared", options: dict[str, Any], settings: "Settings", *, as_json: bool
-) -> "tuple[MergeQuery, bool]":
+) -> "tuple[RunningQuery, bool]":
     """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
     from anabranch.batch.schema import TimeType
+    from anabranch.batch.times import to_units
     from anabranch.cli.account import Quiet, Watch, consoles
-    from anabranch.sources.durations import to_units
-    from anabranch.spark.merge import start
 
     silence = to_units(options["silent_after"], TimeType.TIMESTAMP, option="--silent-after")
     spark = settings.start_session()
-    watch = Watch(consoles()[1], prepared.inbox.schema.time, Quiet(silence / 1_000_000))
+    watch = Watch(consoles()[1], prepared.merged.schema.time, Quiet(silence / 1_000_000))
     once = options["mode"] == "once"
     with watch.shown() as show:
 
         def listen(totals: "Totals") -> None:
             show(totals)
-            if as_json:
-                click.echo(json.dumps(totals.last))
+            if as_json and totals.last is not None:
+                click.echo(json.dumps(totals.last.to_dict()))
 
-        query = start(
-            spark, prepared, once=once, interval=options["interval"], on_trigger=listen
+        query = prepared.start(
+            spark, once=once, interval=options["interval"], on_trigger=listen
         )
         try:
             while not query.wait(1):
@@ -135,28 +138,27 @@ def _run(
     return query, False
 
 
-def _report(prepared: "Prepared", totals: "Totals") -> dict[str, Any]:
+def _report(prepared: "Prepared", output: Path, totals: "Totals") -> dict[str, Any]:
     quarantined = totals.bucket("violation")
     return {
-        "inbox": prepared.run.inbox,
-        "output": str(prepared.spec.output),
+        "inbox": prepared.run.inboxes[0],
+        "output": str(output),
         "run": prepared.run.run,
         "lanes": prepared.run.lanes,
         "case": prepared.run.case,
-        "policy": str(prepared.lane.case.policy),
+        "policy": prepared.run.policy,
         "quarantined": quarantined,
         **totals.to_dict(),
     }
 
 
-def _print(prepared: "Prepared", totals: "Totals") -> None:
+def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
     from anabranch.cli.account import consoles, sum_line, table, trouble_lines
     from anabranch.spark.progress import show
 
     console = consoles()[0]
-    time = prepared.inbox.schema.time
-    output = prepared.spec.output
-    console.print(table(totals, time, title=f"{prepared.run.inbox} → {output}"))
+    time = prepared.merged.schema.time
+    console.print(table(totals, time, title=f"{prepared.run.inboxes[0]} → {output}"))
     console.print(sum_line(totals))
     for line in trouble_lines(totals, time):
         console.print(line, soft_wrap=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError, UsageError
-from anabranch.spark import machine
-from anabranch.spark.java import LOG_VARIABLE
+from anabranch.spark.session import host
+from anabranch.spark.session.java import LOG_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,15 +82,15 @@ def _read_path(text: str) -> Path:
 
 KEYS: tuple[Key, ...] = (
     Key("master", _read_text, lambda: "local[*]", "where Spark runs"),
-    Key("driver_memory", _read_memory, machine.driver_memory, "heap of Spark's driver"),
+    Key("driver_memory", _read_memory, host.driver_memory, "heap of Spark's driver"),
     Key(
         "lanes",
         _read_lanes,
-        machine.cores,
+        host.cores,
         "key groups of a new query",
     ),
     Key("log_file", _read_path, lambda: None, "Spark's log; unset: one per run in cache_dir"),
-    Key("cache_dir", _read_path, machine.cache_dir, "what Anabranch makes for itself"),
+    Key("cache_dir", _read_path, host.cache_dir, "what Anabranch makes for itself"),
 )
 
 
@@ -129,7 +129,7 @@ class Settings:
 
     def start_session(self, *, app_name: str = "anabranch") -> "SparkSession":
         """A Spark session with these settings."""
-        from anabranch.spark.session import session
+        from anabranch.spark.session.start import session
 
         # Defaults are left to the session: what spark-submit was told wins over them.
         memory = self.values["driver_memory"]

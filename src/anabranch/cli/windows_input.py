@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,6 @@ from anabranch.errors import FileError, InputError, SchemaError
 from anabranch.windows.stream import Arrival
 
 _WHOLE: Final = re.compile(r"[+-]?\d+")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +126,9 @@ def read_time(text: str, where: str) -> tuple[int, bool]:
             "unit for fractions), or a timestamp such as 2026-01-31T09:05:00Z"
         )
         raise InputError(message) from None
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return (instant - _EPOCH) // _MICROSECOND, True
+    from anabranch.batch.times import instant_units
+
+    return instant_units(instant), True
 
 
 def _whole(text: str, where: str) -> int:

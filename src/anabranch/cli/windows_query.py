@@ -139,7 +139,7 @@ _LENGTHS: Final = ("size", "slide")
 
 
 def _length(text: str, kind: Any, option: str) -> int:
-    from anabranch.sources.durations import to_units
+    from anabranch.batch.times import to_units
 
     units = to_units(text, kind, option=option)
     if units < 1:
@@ -166,7 +166,7 @@ def _stable(text: str | None, by: str, *, clock: bool) -> tuple[Stable, ...]:
 
 def read_engine(text: str, kind: Any) -> "Engine":
     """An engine by its name and settings; it is called as it was written."""
-    from anabranch.sources.durations import to_units
+    from anabranch.batch.times import to_units
     from anabranch.windows import engine
 
     name, *parts = (part.strip() for part in text.split(","))

@@ -101,7 +101,7 @@ class Recording:
     def space(self, options: dict[str, Any]) -> "Space":
         """The numbers to consider, in the unit of the times."""
         from anabranch.batch.schema import TimeType
-        from anabranch.sources.durations import to_units
+        from anabranch.batch.times import to_units
         from anabranch.windows import Space
 
         kind = TimeType.TIMESTAMP if self.clock else TimeType.BIGINT

@@ -10,7 +10,6 @@
 [Event(payload='a', start=3, end=7)]
 """
 
-from anabranch.model.conditions import Breach, breaches_r3, breaches_r4
 from anabranch.model.element import Adjust, Element, Event, Identity, Insert, Stable
 from anabranch.model.equivalence import (
     compatible,
@@ -32,7 +31,6 @@ from anabranch.model.notation import (
     show_elements,
     show_marble,
 )
-from anabranch.model.open_close import Close, Open, as_elements
 from anabranch.model.properties import (
     MergeCase,
     StreamProperties,
@@ -47,8 +45,6 @@ __all__ = [
     "FOREVER",
     "NEVER",
     "Adjust",
-    "Breach",
-    "Close",
     "Element",
     "Event",
     "History",
@@ -57,7 +53,6 @@ __all__ = [
     "Lifetime",
     "Marble",
     "MergeCase",
-    "Open",
     "Reason",
     "Replay",
     "Stable",
@@ -65,9 +60,6 @@ __all__ = [
     "StreamProperties",
     "Time",
     "Violation",
-    "as_elements",
-    "breaches_r3",
-    "breaches_r4",
     "cheapest",
     "compatible",
     "consistent",

@@ -13,7 +13,7 @@ frozen, and how many more events are half frozen.  No extension changes it, and 
 with the same settled part can be reached.  So two prefixes can meet exactly when their settled
 parts agree at the smaller frontier, and an output can follow exactly when it is not ahead of
 the leading input and agrees with it (erratum L1: simpler than the paper's conditions, equal to
-them for R3, right for R4 too).  `anabranch.model.conditions` has the paper's own conditions.
+them for R3, right for R4 too).  `anabranch.testing.conditions` has the paper's own conditions.
 
 Papers: LMerge III-B.
 

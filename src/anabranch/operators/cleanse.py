@@ -1,51 +1,46 @@
-"""Cleanse, one element at a time: nothing but final events, in one order.
+"""Cleanse: only final events, in one order that replicas share, over batches.
 
-Events wait until they are frozen; then they are released as inserts.  The output
+    find       the identity of each element, and what waits under those identities
+    judge      replay the elements after what waits; broken promises change nothing
+    release    if the frontier moved: all whole groups of one start that are frozen, in order
 
-* has no adjusts and its starts never fall;
-* is in the order (start, payload, end), which does not depend on how the input presented its
-  history: the outputs of two presentations are prefixes of one sequence of events, so they
-  merge under R1 (LMerge's C+LM), and under R2 or R0 if identities, or starts, are unique;
-* has at every prefix exactly the events of the input that start before the output's frontier.
+The order is (start, payload, end), where payloads are ordered column by column as Arrow orders
+values (nulls last, NaN before them), and then by their 128-bit hash, which decides for columns
+that Arrow cannot order (lists, half floats).  It is a function of the values, so all replicas
+have the same, unless someone forges two lists of one hash.
 
-Released are only whole groups of one start, below the smallest start that still has an event
-which is not frozen; the output's frontier is that start or, if there is none before it, the
-input's frontier (erratum L13: the paper's "release all fully frozen elements at each stable"
-breaks both the order and the stable).  So one event with end FOREVER blocks everything that
-starts after it, until stable(FOREVER).
+Events that start before the frontier stand in a line, by start; only the first of them that is
+not frozen blocks the others.  So a step costs a sort of the batch and of what it touches, of
+what passes the frontier, and of what is released; what stays blocked is not looked at.
 
-Remembered: every event that is not released.  That, and the wait, is the price; see
-`docs/guide/cleanse.md`.
-
-`cleanse_kernel` does the same over batches; this is what it is raced against.
-
-Papers: LMerge VI-D (Cleanse, and C+LM), corrected by erratum L13.
-
->>> from anabranch.model.element import Insert, Stable
->>> cleanse = Cleanse()
->>> [cleanse.push(e) for e in (Insert("a", 1, 9), Insert("b", 2, 3), Stable(4))]
-[(), (), (Stable(time=1),)]
->>> cleanse.push(Stable(10))[:2]
-(Insert(payload='a', start=1, end=9), Insert(payload='b', start=2, end=3))
+Papers: LMerge VI-D, erratum L13; the reference is `anabranch.operators.reference.cleanse`.
 """
 
-import math
-from collections import Counter
-from collections.abc import Hashable
-from datetime import date, time, timedelta
-from decimal import Decimal
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch, Ints
+from anabranch.batch.buffers import numbers, take, to_arrow
+from anabranch.batch.hashing import hash_payload
+from anabranch.batch.index import START as NAME_START
+from anabranch.batch.schema import ElementSchema
 from anabranch.model import inference
-from anabranch.model.element import Adjust, Element, Event, Insert, Stable
-from anabranch.model.frozen import Status, status
-from anabranch.model.history import Violation
 from anabranch.model.properties import StreamProperties
-from anabranch.model.time import NEVER, Time
-from anabranch.operators.unary import refuse
+from anabranch.operators.contract import Route
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.state.events import FLAGS, LIVE
+from anabranch.operators.state.groups import distinct
+from anabranch.operators.unary import END, START, Changed, UnaryState, with_stable
+from anabranch.operators.unary_judge import Judged
 
-Order: TypeAlias = tuple[Any, ...]
-"""Something that compares with every other value of its kind."""
+_LOOK: Final = 256
+"""Groups of the line that are looked at first; twice as many each further time."""
 
 
 def after_cleanse(properties: StreamProperties) -> StreamProperties:
@@ -61,84 +56,182 @@ def after_cleanse(properties: StreamProperties) -> StreamProperties:
     return inference.after_cleanse(properties, ties_by_value=True)
 
 
-class Cleanse:
-    """The state of the reference; `push` is the only step."""
+@dataclass(frozen=True)
+class CleanseOperator:
+    """Release final events in one order.
 
-    def __init__(self) -> None:
-        self.frontier: Time = NEVER
-        self.released: Time = NEVER
-        self.waiting: Counter[Event] = Counter()
-        self.violations: list[Violation] = []
-        self.position = 0
+    In several lanes each has an order and a frontier of its own: run it in one.
+    """
 
-    def push(self, element: Element) -> tuple[Element, ...]:
-        """Take the next element of the input; what comes out at once."""
-        position, self.position = self.position, self.position + 1
-        if isinstance(element, Stable):
-            return self._stable(element.time)
-        reason = refuse(element, self.waiting, frontier=self.frontier)
-        if reason is not None:
-            self.violations.append(Violation(position, element, reason))
-        elif not element.changes_nothing:
-            if isinstance(element, Adjust):
-                self._add(element.old_event, -1)
-            self._add(element.event, 1)
-        return ()
+    schema: ElementSchema
+    name: str = "cleanse"
+    route: Route = Route.IDENTITY
+    route_columns: Sequence[str] = ()
+
+    @property
+    def output(self) -> ElementSchema:
+        """Elements with the columns of the input."""
+        return replace(self.schema, has_seq=False, has_replica=False)
+
+    def empty(self) -> "CleanseState":
+        """Nothing has happened."""
+        return CleanseState(self.schema)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> "CleanseState":
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return CleanseState.from_parts(parts, self.schema)
+
+
+class CleanseState(UnaryState):
+    """What cleanse remembers for one lane.
+
+    `line` are the identities that start before the input's frontier (start, group), by start.
+    Entries of events that were removed are skipped when they are reached.
+    """
+
+    KIND = StateKind("anabranch cleanse", version=1)
+    NUMBERS = ("received", "released")
+
+    def __init__(self, schema: ElementSchema) -> None:
+        super().__init__(schema)
+        self.released = int(NEVER_UNITS)
+        self.line: Ints = np.empty((0, 2), np.int64)
+
+    @property
+    def frontier(self) -> int:
+        """How far the output is final: all before it is released."""
+        return self.released
+
+    def take(self, batch: Batch) -> tuple[Judged, Changed]:
+        """Note what came, and release what became final, in order."""
+        groups, touched = self.find(batch)
+        judged = self.judge(batch, groups, self.groups.read(touched))
+        rows = np.stack([judged.start, judged.end], axis=1)
+        start = self.groups.table.rows[touched, NAME_START]
+        # What starts before the frontier is in the line already.
+        due = np.where(start >= self.received, start, FOREVER_UNITS)
+        self.groups.write(touched, judged.group, rows, due, self.mark)
+        if judged.frontier == self.received:
+            return judged, Changed(self._write(touched[:0], self.released))
+        self.received = judged.frontier
+        passed = self._line_up()
+        gone, bound = self._releasable()
+        output = self._write(gone, bound)
+        return judged, Changed(output, counts={"visits": passed + len(gone)})
+
+    def _line_up(self) -> int:
+        """Let what the frontier has passed stand in the line; how many these are."""
+        due = self.groups.pop_due(self.received)
+        if self.received == FOREVER_UNITS:
+            self.line = self.line[:0]
+        start = self.groups.table.rows[due, NAME_START]
+        order = np.argsort(start, kind="stable")
+        # It starts behind all that is in the line: that had passed an earlier frontier.
+        self.line = np.concatenate([self.line, np.stack([start[order], due[order]], axis=1)])
+        return len(due)
+
+    def _releasable(self) -> tuple[Ints, int]:
+        """The groups that can be released, and the output's frontier then."""
+        if self.received == FOREVER_UNITS:
+            groups, self.line = self.line[:, 1], self.line[:0]
+            return groups, FOREVER_UNITS
+        looked, size = 0, _LOOK
+        while looked < len(self.line):
+            some = self.line[looked : looked + size]
+            is_open = self._ends(some) >= self.received
+            if is_open.any():
+                bound = int(some[np.argmax(is_open), 0])
+                break
+            looked, size = looked + len(some), 2 * size
+        else:
+            bound = self.received
+        count = int(np.searchsorted(self.line[:, 0], bound))
+        ready, self.line = self.line[:count], self.line[count:]
+        return ready[self._ends(ready) > NEVER_UNITS, 1], bound
+
+    def _ends(self, line: Ints) -> Ints:
+        """The last end of each of these groups, NEVER_UNITS if it is not there any more."""
+        rows, ids = self.groups.table.rows, line[:, 1]
+        there = (rows[ids, FLAGS] & LIVE != 0) & (rows[ids, NAME_START] == line[:, 0])
+        ends = np.full(len(line), NEVER_UNITS, np.int64)
+        group, events = self.groups.read(ids[there])
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        if len(first):
+            ends[there] = np.maximum.reduceat(events[:, END], first)
+        return ends
+
+    def _write(self, gone: Ints, bound: int) -> Batch:
+        """The inserts of these groups, which leave the state, in order, and the stable."""
+        gone = distinct(gone)
+        group, rows = self.groups.read(gone)
+        payload = self.groups.payload(group)
+        order = release_order(rows[:, START], payload, rows[:, END])
+        never = np.full(len(gone), FOREVER_UNITS)
+        self.groups.write(gone, group[:0], rows[:0], never, self.mark)
+        stables = int(bound > self.released)
+        self.released = bound
+        none = np.zeros(stables, np.int64)
+        return Batch(
+            self.schema,
+            np.repeat(np.array([INSERT, STABLE], np.int8), [len(rows), stables]),
+            np.append(rows[order, START], none + bound),
+            np.append(rows[order, END], none),
+            np.zeros(len(rows) + stables, np.int64),
+            with_stable(take(payload, order), self.schema, stables),
+        )
+
+    def restored(self) -> None:
+        """What starts before the frontier stands in the line, the rest is due at its start."""
+        ids = self.groups.table.living()
+        start = self.groups.table.rows[ids, NAME_START]
+        passed = start < self.received
+        line = np.stack([start, ids], axis=1)[passed]
+        self.line = line[np.argsort(line[:, 0], kind="stable")]
+        self.groups.schedule(ids[~passed], start[~passed])
 
     def check(self) -> None:
-        """Assert what must always hold between elements."""
-        for event, count in self.waiting.items():
-            assert count > 0, f"an event that is not there: {event}"
-            assert event.start >= self.released, f"an event was not released: {event}"
-        assert self.released == self._releasable(), "a start waits for nothing"
-
-    def _add(self, event: Event, count: int) -> None:
-        self.waiting[event] += 0 if event.is_empty else count
-        if not self.waiting[event]:
-            del self.waiting[event]
-
-    def _stable(self, time: Time) -> tuple[Element, ...]:
-        self.frontier = max(self.frontier, time)
-        bound = self._releasable()
-        if bound == self.released:
-            return ()
-        self.released = bound
-        ready = sorted((e for e in self.waiting if e.start < bound), key=release_order)
-        inserts = [Insert(*event) for event in ready for _ in range(self.waiting.pop(event))]
-        return (*inserts, Stable(bound))
-
-    def _releasable(self) -> Time:
-        """The smallest start that waits for an event to be frozen, or the input's frontier."""
-        return min((e.start for e in self.waiting if self._is_open(e)), default=self.frontier)
-
-    def _is_open(self, event: Event) -> bool:
-        held = status(event.start, event.end, frontier=self.frontier)
-        return held is not Status.FROZEN and event.start < self.frontier
+        """Assert every invariant."""
+        super().check()
+        _, rows = self.groups.all()
+        assert (rows[:, START] >= self.released).all(), f"not released: {self!r}"
+        is_open = (rows[:, END] >= self.received) & (self.received < FOREVER_UNITS)
+        bound = int(rows[:, START].min(initial=self.received, where=is_open))
+        assert self.released == bound, f"released to {self.released}, could be to {bound}"
+        assert (np.diff(self.line[:, 0]) >= 0).all(), f"the line is not in order: {self!r}"
+        passed = rows[rows[:, START] < self.received, START]
+        assert np.isin(passed, self.line[:, 0]).all(), f"an event is not in the line: {self!r}"
 
 
-def release_order(event: Event) -> Order:
-    """By start, payload and end."""
-    return event.start, payload_order(event.payload), event.end
+def release_order(start: Ints, payload: pa.Table, end: Ints) -> NDArray[np.intp]:
+    """The rows by start, payload and end."""
+    order = np.argsort(start, kind="stable")
+    ordered = start[order]
+    same = np.append(False, ordered[1:] == ordered[:-1])
+    tied = np.flatnonzero(same | np.append(same[1:], False))
+    if len(tied):
+        rows = order[tied]
+        order[tied] = rows[_order_ties(start[rows], take(payload, rows), end[rows])]
+    return order
 
 
-def payload_order(payload: Hashable) -> Order:
-    """A total order of payloads: numbers, text, bytes, times, tuples, other things, nothing.
+def _order_ties(start: Ints, payload: pa.Table, end: Ints) -> Ints:
+    keys = {"start": to_arrow(start, pa.int64())}
+    columns = [column for column in payload.columns if _is_ordered(column.type)]
+    keys |= {f"column_{i}": column for i, column in enumerate(columns)}
+    if payload.num_columns:
+        low, high = hash_payload(payload)
+        keys |= {"low": to_arrow(low, pa.uint64()), "high": to_arrow(high, pa.uint64())}
+    keys["end"] = to_arrow(end, pa.int64())
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    return numbers(order, np.dtype(np.uint64)).astype(np.int64)
 
-    Within a kind the natural order; NaN is the greatest number.  Things of other kinds are
-    compared by their `repr`.
 
-    >>> sorted(["b", None, 10, 9, "a", (1, None), (1, 2)], key=payload_order)
-    [9, 10, 'a', 'b', (1, 2), (1, None), None]
-    """
-    if payload is None:
-        return (9,)
-    if isinstance(payload, tuple):
-        return (6, *map(payload_order, payload))
-    if isinstance(payload, int | float | Decimal):
-        is_nan = math.isnan(payload)
-        return (0, is_nan, 0 if is_nan else payload)
-    for rank, kind in enumerate((str, bytes, date, time, timedelta), start=1):
-        if isinstance(payload, kind):
-            # By type first: a date and an instant do not compare.
-            return (rank, type(payload).__name__, payload)
-    return (8, repr(payload))
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Whether Arrow can sort a table by a column of this type."""
+    # One key alone, or no rows, and Arrow does not look into structs.
+    table = pa.table({"x": pa.nulls(2, pa.int8()), "y": pa.nulls(2, kind)})
+    try:
+        pc.sort_indices(table, sort_keys=[("x", "ascending"), ("y", "ascending")])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return False
+    return True

@@ -1,74 +1,77 @@
-"""Only what is final: an event comes out once, when nothing can change it any more.
+"""Only what is final: an event is reported once, when nothing can change it any more.
 
-The input is a stream of elements; the output is the events that its stables freeze, each in the
-step whose stable freezes it, in no particular order.  Nothing is ever taken back, so any sink
-that can append can take it.  At every prefix the output has exactly the frozen events of the
-input's history (`model.frozen`).
+The input is a stream of elements; `final` of a step are the events that its stables freeze, as
+inserts, by start and payload.  Nothing is ever taken back, so any sink that can append can take
+it.  At every prefix it is exactly the frozen events of the input's history (`model.frozen`).
+The output has no elements: these inserts come behind the stable that freezes them.
 
-Remembered: every event that is not frozen.  A step looks at the events that it touches, and at
-the times of all others if the frontier moved.
+Remembered: every event that is not frozen.  A step looks at the events that it touches and at
+those that it freezes, not at the others.
 
 Compare `anabranch.operators.cleanse`, which waits longer, for an order that replicas share.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints, Mask
-from anabranch.operators.unary_codec import StateFormat
-from anabranch.operators.unary_judge import judge
-from anabranch.operators.unary_live import data_payload
-from anabranch.operators.unary_state import UnaryState
+from anabranch.batch.batch import Batch
+from anabranch.batch.schema import ElementSchema
+from anabranch.operators.contract import Route
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.state.groups import first_ends, is_frozen
+from anabranch.operators.unary import END, Changed, UnaryState, nothing
+from anabranch.operators.unary_judge import Judged
 
-_START, _END = range(2)
+
+@dataclass(frozen=True)
+class FinalizeOperator:
+    """Report events when they are final."""
+
+    schema: ElementSchema
+    name: str = "finalize"
+    route: Route = Route.IDENTITY
+    route_columns: Sequence[str] = ()
+
+    @property
+    def output(self) -> ElementSchema:
+        """Elements with the columns of the input."""
+        return replace(self.schema, has_seq=False, has_replica=False)
+
+    def empty(self) -> "FinalizeState":
+        """Nothing has happened."""
+        return FinalizeState(self.schema)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> "FinalizeState":
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return FinalizeState.from_parts(parts, self.schema)
 
 
 class FinalizeState(UnaryState):
-    """What finalize remembers for one lane; `step` changes it in place."""
+    """What finalize remembers for one lane."""
 
-    FORMAT = StateFormat.of("finalize", ("start", "end"))
-    BY_START = True
+    KIND = StateKind("anabranch finalize", version=1)
 
-    def __repr__(self) -> str:
-        return f"FinalizeState(frontier {self.frontier}, {self.live!r})"
+    def take(self, batch: Batch) -> tuple[Judged, Changed]:
+        """Note what came, and report what its stables freeze."""
+        groups, touched = self.find(batch)
+        judged = self.judge(batch, groups, self.groups.read(touched))
+        rows = np.stack([judged.start, judged.end], axis=1)
+        self.groups.write_until_final(touched, judged.group, rows, self.mark)
+        if judged.frontier == self.received:
+            return judged, Changed(nothing(self.schema), nothing(self.schema))
+        self.received = judged.frontier
+        final, visits = self.groups.release(self.schema, self.received, self.mark)
+        return judged, Changed(nothing(self.schema), final, {"visits": visits})
+
+    def restored(self) -> None:
+        """All events are due at their ends."""
+        self.groups.schedule(*first_ends(*self.groups.all()))
 
     def check(self) -> None:
-        """Assert what must always hold between steps."""
-        self.live.check()
-        _, rows = self.live.all()
-        assert not _is_frozen(rows[:, _END], self.frontier).any(), f"was not let go: {self!r}"
-
-
-def step(state: FinalizeState, batch: Batch) -> Batch:
-    """Take a batch of a valid stream; the events that are final from now on, as inserts."""
-    state.mark += 1
-    data = np.flatnonzero(batch.is_data)
-    found = state.live.find(batch.start[data], data_payload(batch, data))
-    touched = np.unique(found)
-    group, rows = state.live.rows(touched)
-    groups = np.full(len(batch), -1, np.int64)
-    groups[data] = found
-    judged = judge((group, rows[:, _START], rows[:, _END]), groups, batch, state.frontier)
-    held = np.stack([judged.start, judged.end], axis=1)
-    state.live.write(touched, judged.group, held, state.mark)
-    moved = judged.frontier > state.frontier
-    state.frontier = judged.frontier
-    output = _release(state, *(state.live.all() if moved else (group[:0], rows[:0])))
-    if state.live.is_wasteful:
-        state.live.keep(*state.live.all(), state.mark)
-    return output
-
-
-def _release(state: FinalizeState, group: Ints, rows: Ints) -> Batch:
-    frozen = _is_frozen(rows[:, _END], state.frontier)
-    some = np.unique(group[frozen])
-    stays = np.isin(group, some) & ~frozen
-    state.live.write(some, group[stays], rows[stays], state.mark)
-    start, end = rows[frozen, _START], rows[frozen, _END]
-    kind = np.full(len(start), INSERT, np.int8)
-    payload = state.live.payload(group[frozen])
-    return Batch(state.schema, kind, start, end, np.zeros(len(start), np.int64), payload)
-
-
-def _is_frozen(end: Ints, frontier: int) -> Mask:
-    frozen: Mask = (end < frontier) | (frontier == FOREVER_UNITS)
-    return frozen
+        """Assert every invariant."""
+        super().check()
+        _, rows = self.groups.all()
+        frozen = is_frozen(rows[:, END], self.received)
+        assert not frozen.any(), f"frozen events are held: {rows[frozen]} in {self!r}"

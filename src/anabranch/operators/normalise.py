@@ -1,45 +1,42 @@
-"""Normalise, one element at a time: a stream that has the normal form of what it reads.
+"""Normalise: a stream whose history is the normal form of its input's, over batches.
 
-At every prefix the output's history is the normal form of the input's
-(`anabranch.model.normal_form`), and its frontier is the input's.  So replicas that only agree
-in their snapshots (other plans, other fragments: erratum X1) have equal histories behind it,
-and can be merged.
+A step looks at the payloads that its elements touch, and at those that are due:
 
-* Only ends are adjusted; an event of the output appears, changes its end or goes.
-* Stables pass, one for one, if they move the frontier.  A valid input cannot make the output
-  break them: its stable(t) fixes the multiplicities before t, so runs that start before t stay,
-  ends before t stay, and a run that ends at t, or goes on across t, may still change its end.
-* Output is R3 if at most one event of a payload is alive at any time (`max_multiplicity=1`), or
-  if the input's identities are unique; else it is R4.
+    find       the payload of each element, and what is held of those payloads
+    settle     drop what has been frozen since they were last touched
+    judge      replay the elements after the held events; broken promises change nothing
+    compare    the runs before and after: adjusts, then inserts by start, then the stable
 
-Remembered per payload: the input's events that are not frozen, and the starts of the runs that
-go on across the frontier, of which there are as many as half-frozen input events.
+However the input is cut into steps, the history at their ends is the normal form of the
+input's.  Cost: a sort of the held events of the touched payloads and of the batch.  So a
+payload with very many live events makes every step slow that touches it; many payloads do not.
 
-`normalise_kernel` does the same over batches; this is what it is raced against.
+Remembered per input event that is not frozen: its start, its end, and in `run` its start or, if
+it is half frozen, the start of one of the runs that continue across the frontier (there are as
+many of them as half-frozen events; which goes with which makes no difference).  A payload that
+is not touched any more is settled when half of its events are frozen, so at most about half of
+what is held is.
 
-Papers: none; the need for it is erratum X1.
-
->>> from anabranch.model.element import Insert
->>> normalise = Normalise()
->>> normalise.push(Insert("a", 5, 13))
-(Insert(payload='a', start=5, end=13),)
->>> normalise.push(Insert("a", 13, 14))
-(Adjust(payload='a', start=5, old_end=13, end=14),)
+Papers: none; the reference is `anabranch.operators.reference.normalise`.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterator
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, Ints
+from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model import inference
-from anabranch.model.element import Adjust, Element, Event, Identity, Insert, Stable
-from anabranch.model.frozen import Status, status
-from anabranch.model.history import History, Violation
-from anabranch.model.normal_form import normal_form
 from anabranch.model.properties import StreamProperties
-from anabranch.model.time import NEVER, Time
-from anabranch.operators.unary import refuse
+from anabranch.operators.contract import Route
+from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.unary import END, START, Changed, UnaryState, with_stable
+from anabranch.operators.unary_judge import Judged, order_by
+
+_RUN = 2
 
 
 def after_normalise(
@@ -64,97 +61,128 @@ def after_normalise(
     return inference.after_normalise(properties, never_alive_twice=max_multiplicity == 1)
 
 
-class Normalise:
-    """The state of the reference; `push` is the only step."""
+@dataclass(frozen=True)
+class NormaliseOperator:
+    """Give a stream the normal form of its history."""
 
-    def __init__(self) -> None:
-        self.frontier: Time = NEVER
-        self.live: dict[Hashable, Counter[Event]] = {}
-        self.begun: dict[Hashable, list[Time]] = {}
-        self.violations: list[Violation] = []
-        self.position = 0
+    schema: ElementSchema
+    name: str = "normalise"
+    route: Route = Route.PAYLOAD
+    route_columns: Sequence[str] = ()
 
-    def push(self, element: Element) -> tuple[Element, ...]:
-        """Take the next element of the input; what comes out at once."""
-        position, self.position = self.position, self.position + 1
-        if isinstance(element, Stable):
-            return self._stable(element)
-        own = self.live.get(element.payload, Counter())
-        reason = refuse(element, own, frontier=self.frontier)
-        if reason is not None:
-            self.violations.append(Violation(position, element, reason))
-            return ()
-        before = self.runs(element.payload)
-        if isinstance(element, Adjust):
-            own[element.old_event] -= 1
-        own[element.event] += 1
-        self._keep(element.payload, own)
-        return tuple(difference(before, self.runs(element.payload)))
+    @property
+    def output(self) -> ElementSchema:
+        """Elements with the columns of the input."""
+        return replace(self.schema, has_seq=False, has_replica=False)
 
-    def runs(self, payload: Hashable) -> History:
-        """The output's events of this payload that are not frozen."""
-        # Which half-frozen event goes with which of the begun runs makes no difference: none
-        # of them ends before the frontier, and runs nest by their starts.
-        begun = iter(self.begun.get(payload, ()))
-        return normal_form(
-            History.from_events(
-                Event(payload, next(begun), event.end) if self._crosses(event) else event
-                for event in self.live.get(payload, Counter()).elements()
-            )
+    def empty(self) -> "NormaliseState":
+        """Nothing has happened."""
+        return NormaliseState(self.schema)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> "NormaliseState":
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return NormaliseState.from_parts(parts, self.schema)
+
+
+class NormaliseState(UnaryState):
+    """What normalise remembers for one lane."""
+
+    KIND = StateKind("anabranch normalise", version=1)
+    COLUMNS = ("start", "end", "run")
+    BY_START = False
+
+    def take(self, batch: Batch) -> tuple[Judged, Changed]:
+        """The net change of the normal form."""
+        groups, touched = self.find(batch)
+        group, rows, before = _settle(*self.groups.read(touched), self.received)
+        judged = self.judge(batch, groups, (group, rows))
+        run = _carry(judged, rows, self.received)
+        found = changes(before, runs(judged.group, run, judged.end))
+        output = self._write(found, judged.frontier)
+        kept = np.stack([judged.start, judged.end, run], axis=1)
+        due = _due(touched, judged.group, judged.end)
+        self.groups.write(touched, judged.group, kept, due, self.mark)
+        moved = judged.frontier > self.received
+        self.received = judged.frontier
+        visits = self._settle_due() if moved else 0
+        return judged, Changed(output, counts={"visits": visits})
+
+    def _settle_due(self) -> int:
+        """Drop what is frozen of the payloads of which half is; how many these were."""
+        due = self.groups.pop_due(self.received)
+        group, rows, _ = _settle(*self.groups.read(due), self.received)
+        self.groups.write(due, group, rows, _due(due, group, rows[:, END]), self.mark)
+        return len(due)
+
+    def _write(self, found: Changes, frontier: int) -> Batch:
+        """The adjusts, the inserts by start, and the stable if it is news."""
+        adjusted, inserted = found.adjusted, found.inserted
+        order = self.groups.order(adjusted.group, adjusted.start, adjusted.end)
+        adjusted, old_end = adjusted.take(order), found.old_end[order]
+        # An input without adjusts whose starts rise gives an output whose starts rise.
+        inserted = inserted.take(
+            self.groups.order(inserted.group, inserted.start, inserted.end)
         )
+        stables = int(frontier > self.received)
+        sizes = [len(adjusted), len(inserted), stables]
+        none = np.zeros(stables, np.int64)
+        payload = self.groups.payload(np.concatenate([adjusted.group, inserted.group]))
+        return Batch(
+            self.schema,
+            np.repeat(np.array([ADJUST, INSERT, STABLE], np.int8), sizes),
+            np.concatenate([adjusted.start, inserted.start, none + frontier]),
+            np.concatenate([adjusted.end, inserted.end, none]),
+            np.concatenate([old_end, np.zeros(sizes[1] + stables, np.int64)]),
+            with_stable(payload, self.schema, stables),
+        )
+
+    def restored(self) -> None:
+        """Payloads are due when half of their events end."""
+        group, rows = self.groups.all()
+        ids = self.groups.table.living()
+        self.groups.schedule(ids, _due(ids, group, rows[:, END]))
 
     def check(self) -> None:
-        """Assert what must always hold between elements."""
-        for payload, own in self.live.items():
-            crossing = sum(count for event, count in own.items() if self._crosses(event))
-            assert len(self.begun.get(payload, [])) == crossing, f"runs of {payload!r}"
-            for event, count in own.items():
-                assert count > 0, f"an event that is not there: {event}"
-                assert not self._is_frozen(event), f"a frozen event was kept: {event}"
-        assert self.begun.keys() <= self.live.keys(), "runs of payloads that are not there"
-        assert all(self.live.values()), "a payload without events"
-
-    def _stable(self, element: Stable) -> tuple[Element, ...]:
-        if element.time <= self.frontier:
-            return ()
-        runs = {payload: self.runs(payload) for payload in self.live}
-        self.frontier = element.time
-        for payload, some in runs.items():
-            begun = [run.start for run in some if self._crosses(run)]
-            self.begun[payload] = begun
-            own = self.live[payload]
-            self._keep(payload, Counter({e: own[e] for e in own if not self._is_frozen(e)}))
-        return (element,)
-
-    def _keep(self, payload: Hashable, own: Counter[Event]) -> None:
-        self.live[payload] = Counter(
-            {event: count for event, count in own.items() if count > 0 and not event.is_empty}
-        )
-        if not self.live[payload]:
-            del self.live[payload]
-        if not self.begun.get(payload):
-            self.begun.pop(payload, None)
-
-    def _crosses(self, event: Event) -> bool:
-        held = status(event.start, event.end, frontier=self.frontier)
-        return held is Status.HALF_FROZEN
-
-    def _is_frozen(self, event: Event) -> bool:
-        return status(event.start, event.end, frontier=self.frontier) is Status.FROZEN
+        """Assert every invariant."""
+        super().check()
+        group, rows = self.groups.all()
+        same = np.diff(group) == 0
+        assert (np.diff(rows[:, _RUN])[same] >= 0).all(), f"runs are not in order: {self!r}"
+        assert (rows[:, _RUN] <= rows[:, START]).all(), f"a run starts late: {self!r}"
+        if self.received == FOREVER_UNITS:
+            assert len(rows) == 0, f"events after the end of the stream: {self!r}"
 
 
-def difference(before: History, after: History) -> Iterator[Element]:
-    """The fewest elements from one bag of events to the other: adjusts, then inserts.
+def _due(groups: Ints, group: Ints, end: Ints) -> Ints:
+    """When each of these groups is due: when half of its events have ended."""
+    due = np.full(len(groups), FOREVER_UNITS, np.int64)
+    first = np.searchsorted(group, groups)
+    size = np.searchsorted(group, groups, side="right") - first
+    held = size > 0
+    if len(group) > np.count_nonzero(held):
+        end = end[order_by(group, end)]
+    due[held] = end[(first + (size - 1) // 2)[held]]
+    return due
 
-    >>> one, other = (History.from_events([Event("a", 1, end)]) for end in (3, 9))
-    >>> list(difference(one, other))
-    [Adjust(payload='a', start=1, old_end=3, end=9)]
+
+def _settle(group: Ints, rows: Ints, frontier: int) -> tuple[Ints, Ints, Runs]:
+    """The events that are not frozen, and the runs that are not; all are sorted by group."""
+    found = runs(group, rows[:, _RUN], rows[:, END])
+    if frontier == FOREVER_UNITS:
+        return group[:0], rows[:0], found.take(slice(0))
+    found = found.take(found.end >= frontier)
+    stays = rows[:, END] >= frontier
+    group, rows = group[stays], rows[stays]
+    # As many runs go on across the frontier as events do, in every group.
+    rows[rows[:, START] < frontier, _RUN] = found.start[found.start < frontier]
+    return group, rows, found
+
+
+def _carry(judged: Judged, rows: Ints, frontier: int) -> Ints:
+    """Where the run of each event began; a step changes no event that is half frozen before it.
+
+    (Except for its end; so the half-frozen events of a group are as many before and after.)
     """
-    extra, lack = before.minus(after).identities(), after.minus(before).identities()
-    for (start, payload), old_ends in extra.items():
-        ends = lack.get(Identity(start, payload), ())
-        for old_end, end in zip_longest(old_ends, ends[: len(old_ends)], fillvalue=start):
-            yield Adjust(payload, start, old_end, end)
-    for identity, ends in lack.items():
-        for end in ends[len(extra.get(identity, ())) :]:
-            yield Insert(identity.payload, identity.start, end)
+    run = judged.start.copy()
+    run[judged.start < frontier] = rows[rows[:, START] < frontier, _RUN]
+    return run

@@ -4,11 +4,10 @@ Everything is sorted by (group, start); a group is a payload.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import Ints, Mask
 from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.operators.unary_judge import order_by
 
@@ -24,7 +23,7 @@ class Runs:
     def __len__(self) -> int:
         return len(self.group)
 
-    def take(self, rows: Any) -> "Runs":
+    def take(self, rows: Ints | Mask | slice) -> "Runs":
         """Some of them, in their order."""
         return Runs(self.group[rows], self.start[rows], self.end[rows])
 
@@ -63,7 +62,7 @@ def changes(before: Runs, after: Runs) -> Changes:
 
 
 @kernel
-def nest(group: Any, start: Any, end_group: Any, end: Any, found: Any) -> Any:
+def nest(group: Ints, start: Ints, end_group: Ints, end: Ints, found: Ints) -> int:
     """Pairs starts and ends like brackets; returns how many runs there are (row 3: scratch).
 
     What goes up and down at one time is no step at all, so fragments that touch are joined.
@@ -91,16 +90,16 @@ def nest(group: Any, start: Any, end_group: Any, end: Any, found: Any) -> Any:
 
 @kernel
 def compare(
-    old_group: Any,
-    old_start: Any,
-    old_end: Any,
-    group: Any,
-    start: Any,
-    end: Any,
-    adjusts: Any,
-    inserts: Any,
-    scratch: Any,
-) -> Any:
+    old_group: Ints,
+    old_start: Ints,
+    old_end: Ints,
+    group: Ints,
+    start: Ints,
+    end: Ints,
+    adjusts: Ints,
+    inserts: Ints,
+    scratch: Ints,
+) -> tuple[int, int]:
     """Fills `adjusts` (group, start, end, old end) and `inserts`; returns how many of each."""
     adjusted, inserted, i, j = 0, 0, 0, 0
     while i < old_group.size or j < group.size:
@@ -134,8 +133,14 @@ def compare(
 
 @part
 def differ(
-    old_end: Any, old_from: Any, old_to: Any, end: Any, new_from: Any, new_to: Any, scratch: Any
-) -> Any:
+    old_end: Ints,
+    old_from: int,
+    old_to: int,
+    end: Ints,
+    new_from: int,
+    new_to: int,
+    scratch: Ints,
+) -> tuple[int, int]:
     """The ends that only the old, and only the new events of an identity have, rising."""
     extra, lack = 0, 0
     i, j = old_to - 1, new_to - 1

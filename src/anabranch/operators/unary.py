@@ -1,54 +1,226 @@
-"""What an operator of one input owes its caller: valid output, and every broken promise named.
+"""What the operators of one input share: how they take a step, account for it, and are saved.
 
-Contract of `push(element)` and of `step(state, batch)`; the law tests assert all but the last:
+Contract of `step`, beside that of `operators.contract`; the law tests assert it:
 
-* Accounted: an element that breaks a promise of its own stream changes nothing and is reported,
-  for the reason and at the position that `model.history.replay` gives.
-* Sealed: the output keeps its own promises, whatever comes in.
-* Deterministic: the same state and the same elements give the same result.
-* Any cut: however the input is cut into steps, the history is the same at every common end.
-* Bounded: state is what can still change the output; each operator says what that is.
+* An element that breaks a promise of its own stream changes nothing and is a violation, for the
+  reason that `model.history.replay` gives.
+* However the input is cut into steps, the history is the same at every common end.
 
-The output of a step is its net change: data first, then one stable if the frontier moved.
+An element that is taken is `absorbed` (APPLIED): what comes out follows from all that is alive,
+so the data of the output is `added_inserts` and `added_adjusts`.  There is one input, whose
+arrivals are taken in their order; inserts and adjusts of different events may change places.
+There are no members: control entries change nothing.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
-from anabranch.batch.batch import Batch, Codes, Ints
-from anabranch.model.element import Adjust, Event, Insert
-from anabranch.model.frozen import may_adjust, may_insert
-from anabranch.model.history import Reason
-from anabranch.model.time import Time
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import (
+    ADJUST,
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Codes,
+    Ints,
+    Mask,
+    concat,
+)
+from anabranch.batch.buffers import take
+from anabranch.batch.history import REASONS
+from anabranch.batch.schema import ElementSchema
+from anabranch.errors import SchemaError
+from anabranch.operators.contract import (
+    BUCKET_OF,
+    Arrival,
+    Inputs,
+    InputStatus,
+    Reason,
+    StepResult,
+)
+from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.state.groups import Groups, distinct
+from anabranch.operators.unary_judge import Judged, judge
+
+START, END = range(2)
+"""The first two numbers of an event."""
+
+VIOLATIONS: Final[Codes] = np.array([Reason[one.name].code for one in REASONS], np.int8)
+"""The reasons of `batch.history` by code."""
 
 
-@dataclass(frozen=True, eq=False)
-class UnaryResult:
-    """The net change of one step, and which elements of the batch broke a promise.
-
-    `positions` are rows of the batch, rising; `reasons` are codes, by which
-    `anabranch.batch.history.REASONS` gives the reason.
-    """
+class Changed(NamedTuple):
+    """What a step makes of its input: the output, what became final, and operation counts."""
 
     output: Batch
-    positions: Ints
-    reasons: Codes
+    final: Batch | None = None
+    counts: Mapping[str, int] = {}
 
 
-def refuse(
-    element: Insert | Adjust, live: Mapping[Event, int], *, frontier: Time
-) -> Reason | None:
-    """The promise that an element breaks, as `model.history.replay` has it.
+class UnaryState:
+    """What an operator of one input remembers for one lane; `step` changes it in place.
 
-    `live` needs to hold only what is not frozen: an adjust of anything else is behind.
+    `received` is the frontier of the input; `NUMBERS` are saved with the groups.
     """
-    if element.end < element.start:
-        return Reason.BACKWARDS
-    if element.changes_nothing:
-        return None
-    if isinstance(element, Insert):
-        return None if may_insert(element.start, frontier=frontier) else Reason.BEHIND_STABLE
-    if not may_adjust(element.old_end, element.end, frontier=frontier):
-        return Reason.BEHIND_STABLE
-    there = not element.old_event.is_empty and live.get(element.old_event, 0) > 0
-    return None if there else Reason.NO_SUCH_EVENT
+
+    KIND: ClassVar[StateKind]
+    COLUMNS: ClassVar[tuple[str, ...]] = ("start", "end")
+    BY_START: ClassVar[bool] = True
+    NUMBERS: ClassVar[tuple[str, ...]] = ("received",)
+
+    def __init__(self, schema: ElementSchema) -> None:
+        self.schema = replace(schema, has_seq=False, has_replica=False)
+        self.received = int(NEVER_UNITS)
+        self.mark = 0
+        self.groups = Groups(self.schema.payload, by_start=self.BY_START, columns=self.COLUMNS)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(frontier {self.frontier}, {self.groups!r})"
+
+    @property
+    def frontier(self) -> int:
+        """How far the output is final."""
+        return self.received
+
+    @property
+    def live(self) -> int:
+        """How many events are remembered."""
+        return len(self.groups)
+
+    @property
+    def inputs(self) -> Sequence[InputStatus]:
+        """None: there is one input, and it is always there."""
+        return ()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Nothing else."""
+        return {}
+
+    def step(self, inputs: Inputs) -> StepResult:
+        """Take what arrived, change the state, return the net change."""
+        require_schema(self.KIND.operator, self.schema, inputs.arrivals)
+        self.mark += 1
+        batch, before = self._joined(inputs.arrivals), self.received
+        judged, changed = self.take(batch)
+        reasons = _reasons(batch, judged)
+        if judged.frontier > before:
+            is_shown = (changed.output.kind == STABLE).any()
+            reasons[_furthest(batch)] = (Reason.LEADS if is_shown else Reason.APPLIED).code
+        sizes = np.cumsum([len(arrival.batch) for arrival in inputs.arrivals])
+        split = tuple(np.split(reasons, sizes[:-1])) if inputs.arrivals else ()
+        kind = changed.output.kind
+        return StepResult(
+            changed.output,
+            buckets=tuple(BUCKET_OF[codes] for codes in split),
+            reasons=split,
+            frontier=self.frontier,
+            final=changed.final,
+            added_adjusts=int(np.count_nonzero(kind == ADJUST)),
+            added_inserts=int(np.count_nonzero(kind == INSERT)),
+            counts=changed.counts,
+        )
+
+    def take(self, batch: Batch) -> tuple[Judged, Changed]:
+        """The step of the operator: which elements are believed, and what follows."""
+        raise NotImplementedError
+
+    def find(self, batch: Batch) -> tuple[Ints, Ints]:
+        """The group of each element (NOBODY for stables and unknown ones), and all of them."""
+        data = np.flatnonzero(batch.is_data)
+        # Only what may become an event needs a group: an adjust of what is not there changes
+        # nothing, whatever group it is in.
+        may_add = (batch.kind == INSERT) & (batch.end > batch.start)
+        may_add &= batch.start >= self.received
+        payload = batch.payload if len(data) == len(batch) else take(batch.payload, data)
+        found = self.groups.find(batch.start[data], payload, may_add[data], self.mark)
+        groups = np.full(len(batch), -1, np.int64)
+        groups[data] = found
+        return groups, distinct(found[found >= 0])
+
+    def judge(self, batch: Batch, groups: Ints, held: tuple[Ints, Ints]) -> Judged:
+        """Replay a batch after the events (group, numbers) that are held of its groups."""
+        group, rows = held
+        return judge((group, rows[:, START], rows[:, END]), groups, batch, self.received)
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        facts = {name: getattr(self, name) for name in self.NUMBERS}
+        return self.groups.parts(self.KIND, self.schema, since, mark=self.mark, facts=facts)
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> Self:
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        state = cls(schema)
+        header = state.groups.restore(cls.KIND, state.schema, parts)
+        for name in ("mark", *cls.NUMBERS):
+            setattr(state, name, int(header[name]))
+        state.restored()
+        return state
+
+    def restored(self) -> None:
+        """Find out what follows from what was saved, such as what is due when."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.groups.check()
+
+    def _joined(self, arrivals: Sequence[Arrival]) -> Batch:
+        """All elements, one arrival after the other."""
+        batches = [replace(arrival.batch, seq=None) for arrival in arrivals]
+        return concat(batches) if batches else nothing(self.schema)
+
+
+def require_schema(name: str, ours: ElementSchema, arrivals: Sequence[Arrival]) -> None:
+    """Reject inputs with other times or payload columns than the operator `name` has."""
+    for arrival in arrivals:
+        theirs = arrival.batch.schema
+        if theirs.time is not ours.time or theirs.payload != ours.payload:
+            message = (
+                f"{name}: input '{arrival.input}' has {theirs.time.value} times and the "
+                f"payload {theirs.payload.names}, {name} has {ours.time.value} times and "
+                f"{ours.payload.names}; cast the columns of the input"
+            )
+            raise SchemaError(message)
+
+
+def nothing(schema: ElementSchema) -> Batch:
+    """No elements."""
+    none = np.empty(0, np.int64)
+    return Batch(schema, np.empty(0, np.int8), none, none, none, schema.payload.empty_table())
+
+
+def with_stable(payload: pa.Table, schema: ElementSchema, stables: int) -> pa.Table:
+    """These payloads, with a row of nulls for the stable if there is one."""
+    nulls = [pa.nulls(stables, field.type) for field in schema.payload]
+    if not nulls or not stables:
+        return payload
+    return pa.concat_tables([payload, pa.table(nulls, schema=payload.schema)])
+
+
+def _reasons(batch: Batch, judged: Judged) -> Codes:
+    """Why each element is where it is, as far as the output does not matter."""
+    codes = np.full(len(batch), Reason.APPLIED.code, np.int8)
+    codes[changes_nothing(batch)] = Reason.NO_CHANGE.code
+    codes[batch.kind == STABLE] = Reason.FOLLOWS.code
+    codes[judged.positions] = VIOLATIONS[judged.reasons]
+    return codes
+
+
+def _furthest(batch: Batch) -> int:
+    """The first of the stables with the greatest time; there is one."""
+    stables = np.flatnonzero(batch.kind == STABLE)
+    return int(stables[np.argmax(batch.start[stables])])
+
+
+def changes_nothing(batch: Batch) -> Mask:
+    """Empty inserts, and adjusts to the same end."""
+    no_news: Mask = (batch.kind == ADJUST) & (batch.end == batch.old_end)
+    no_news |= (batch.kind == INSERT) & (batch.end == batch.start)
+    return no_news

@@ -32,6 +32,7 @@ from anabranch.batch.schema import (
 )
 from anabranch.errors import FileError, SchemaError
 from anabranch.sources import jsonl
+from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
 from anabranch.sources.commits import committed, data_files, has_commits
 from anabranch.sources.jsontypes import common_json
 from anabranch.sources.notes import ReplicaNote, read_note
@@ -39,8 +40,7 @@ from anabranch.sources.typenames import read_schema_file
 from anabranch.sources.unify import common_type, unify
 
 DETACHED: Final = "_detached"
-ELEMENTS: Final = "elements"
-BESIDE_ELEMENTS: Final = ("late", "violations", "progress")
+BESIDE_ELEMENTS: Final = (LATE, VIOLATIONS, PROGRESS)
 
 
 class Layout(Enum):
@@ -298,7 +298,7 @@ def _empty(place: Path, *, is_inbox: bool) -> FileError:
     if is_inbox:
         expected = f"at least one replica with {expected}"
     elif place.is_dir() and _is_output(place):
-        expected = "at least one trigger that Spark has committed"
+        expected = "at least one committed trigger (a folder with _SUCCESS)"
     else:
         expected += ", or one sub-folder per replica with such files"
     message = (

@@ -10,15 +10,15 @@
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from anabranch.batch.schema import TimeType
+from anabranch.batch.times import instant_units
 from anabranch.errors import FileError, SchemaError
 
 NOTE: Final = "_replica.json"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _guarantee(value: object, file: Path) -> tuple[int | None, TimeType | None]:
     if instant is None or instant.tzinfo is None:
         expected = "expected null, a whole number or ISO-8601 with a zone"
         raise _wrong(file, f"'guarantee' is {value!r}, {expected}")
-    return (instant - _EPOCH) // timedelta(microseconds=1), TimeType.TIMESTAMP
+    return instant_units(instant), TimeType.TIMESTAMP
 
 
 def _wrong(file: Path, what: str) -> FileError:

@@ -1,71 +1,249 @@
 """What each trigger did, as records that add up.
 
-A lane writes one record per trigger: how many rows came from each replica, in which bucket
-each of them is, how far each replica and the output are.  Data elements are counted by the
-lane of their identity, stables and refused rows by lane 0 alone, rows read by the packer: so
-the sum over all lanes and triggers counts every row once, and `Totals.adds_up` compares two
-independent counts.  `of_trigger` is one trigger in all lanes, `Totals` all triggers.
+A lane writes one `LaneRecord` per trigger: how many rows came from each replica, in which
+bucket each of them is, how far each replica and the output are.  Data elements are counted by
+the lane that they are routed to, stables and refused rows by lane 0 alone, rows read by the
+packer: so the sum over all lanes and triggers counts every row once, and `Totals.adds_up`
+compares two independent counts.  `TriggerRecord` is one trigger in all lanes, `Totals` all
+triggers.
 
-Records live in `OUTPUT/progress`, one folder per trigger, replaced as a whole when a trigger is
-run again: they survive restarts as exactly as the elements do.
+A lane's record becomes JSON once, in the lane.  That text is what crosses Spark, what observers
+read and what lies in `OUTPUT/progress`, one folder per trigger, replaced as a whole when a
+trigger is run again.  docs/guide/progress.md documents each field; `version` changes when one
+of them changes its meaning.
 """
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.schema import TimeType
-from anabranch.sources.verdict import show_time
+from anabranch.batch.times import show_time
+from anabranch.errors import StateError
+from anabranch.sinks.folder import SUCCESS, is_complete
 
 log = logging.getLogger(__name__)
 
+VERSION: Final = 1
+"""The version of lane records, trigger records and totals."""
+
 BUCKETS: Final = ("emitted", "absorbed", "corrected", "late", "violation", "pending")
 
-Record = dict[str, Any]
 Shown: TypeAlias = str | int | None
 """A time in a record: a number of units, `forever`, or None where there is none yet."""
 
-_SAY_AT: Final = (10, 100, 1000)
-"""After so many triggers without a stable somebody should know."""
-
-_STANDS: Final = ("alarm", "stretches", "frontier", "leader")
+_WARN_AT: Final = (10, 100, 1000)
+"""Numbers of triggers without a stable after which a warning is logged."""
 
 
-def of_trigger(records: Sequence[Record], trigger: int) -> Record:
-    """One trigger in all lanes: what came of whom, what became of it, how far everybody is."""
-    replicas: dict[str, Record] = {}
-    output: dict[str, int] = {}
-    for record in records:
-        for name, counts in record["replicas"].items():
-            mine = replicas.setdefault(name, dict.fromkeys(("rows", *BUCKETS), 0))
-            for count in ("rows", *BUCKETS):
-                mine[count] += counts.get(count, 0)
-            mine |= {fact: counts[fact] for fact in ("frontier", "joined")}
-            mine["attached"] = counts.get("attached", True)
-        for name, count in record["output"].items():
-            output[name] = output.get(name, 0) + count
-        for file in record.get("files", ()):  # how rows were told by earlier versions
-            replicas[file["replica"]]["rows"] += file["rows"]
-    # Lanes agree on all that follows from stables and membership.
-    one = {name: records[0].get(name) for name in _STANDS} if records else {}
-    first = one.get("leader")
-    ahead: Shown = replicas[first]["frontier"] if first else None
-    for name, mine in replicas.items():
-        mine["lag"] = lag(mine["frontier"], ahead)
-        mine["standing"] = _standing(mine, is_leader=name == first)
-    return {
-        "trigger": trigger,
-        "rows": sum(mine["rows"] for mine in replicas.values()),
-        "replicas": dict(sorted(replicas.items())),
-        "output": output,
-        **one,
-        "lag": lag(one.get("frontier"), ahead),
-        "live": sum(record["live"] for record in records),
-        "state_bytes": sum(record.get("state_bytes", 0) for record in records),
-    }
+def shown(units: int) -> Shown:
+    """A time as records have it.
+
+    >>> shown(7), shown(FOREVER_UNITS), shown(NEVER_UNITS)
+    (7, 'forever', None)
+    """
+    if units == FOREVER_UNITS:
+        return "forever"
+    return None if units == NEVER_UNITS else int(units)
+
+
+def shown_facts(value: Any) -> Any:
+    """What an operator reports as facts, with its times as records have them."""
+    if isinstance(value, Mapping):
+        return {name: shown_facts(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown_facts(one) for one in value]
+    return shown(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaCounts:
+    """One replica in one lane and trigger: its rows by bucket, and how far it is."""
+
+    rows: int = 0
+    emitted: int = 0
+    absorbed: int = 0
+    corrected: int = 0
+    late: int = 0
+    violation: int = 0
+    pending: int = 0
+    frontier: Shown = None
+    joined: bool = False
+    attached: bool = False
+
+    def counts(self) -> dict[str, int]:
+        """Rows read, then rows by bucket."""
+        return {name: getattr(self, name) for name in ("rows", *BUCKETS)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorRecord:
+    """One operator of the pipeline in one lane, after the trigger."""
+
+    operator: str
+    frontier: Shown
+    live: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneRecord:
+    """One lane of one stage in one trigger.
+
+    `output` counts what the lane made, by channel and by what a step counts.  `live` is of the
+    operator that takes the inputs; `operators` has all of them.  `saved` are the
+    bytes written to the state store; `warm` and `cold` say whether the state came from a
+    worker's copy or from the store (neither: it is new).
+    """
+
+    lane: int
+    stage: int = 0
+    steps: int
+    replicas: Mapping[str, ReplicaCounts]
+    output: Mapping[str, int]
+    operators: Mapping[str, OperatorRecord]
+    frontier: Shown
+    live: int
+    leader: str | None = None
+    violators: tuple[str, ...] = ()
+    state_bytes: int = 0
+    saved: int = 0
+    warm: bool = False
+    cold: bool = False
+    version: int = VERSION
+
+    def fact(self, name: str) -> Any:
+        """What the first operator that reports such a fact reports; None if there is none."""
+        facts = [one.facts[name] for one in self.operators.values() if name in one.facts]
+        return facts[0] if facts else None
+
+    def to_json(self) -> str:
+        """The one text of this record."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "LaneRecord":
+        """The record of such a text; another version is refused by name."""
+        fields = json.loads(text)
+        if fields["version"] != VERSION:
+            message = (
+                f"a progress record has version {fields['version']}, this version of anabranch "
+                f"reads version {VERSION}; use the version that wrote it, or start a new run"
+            )
+            raise StateError(message)
+        replicas = {name: ReplicaCounts(**one) for name, one in fields.pop("replicas").items()}
+        operators = {n: OperatorRecord(**one) for n, one in fields.pop("operators").items()}
+        violators = tuple(fields.pop("violators"))
+        return cls(replicas=replicas, operators=operators, violators=violators, **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaRecord:
+    """One replica in one trigger, over all lanes."""
+
+    rows: int
+    emitted: int
+    absorbed: int
+    corrected: int
+    late: int
+    violation: int
+    pending: int
+    frontier: Shown
+    lag: Shown
+    joined: bool
+    attached: bool
+    standing: str
+
+    @classmethod
+    def of(
+        cls, lanes: Sequence[ReplicaCounts], ahead: Shown, *, is_leader: bool
+    ) -> "ReplicaRecord":
+        """The sum of its lanes; lanes agree on all that follows from stables and members."""
+        one = lanes[-1]
+        counts = {
+            name: sum(getattr(lane, name) for lane in lanes) for name in ("rows", *BUCKETS)
+        }
+        return cls(
+            **counts,
+            frontier=one.frontier,
+            lag=lag(one.frontier, ahead),
+            joined=one.joined,
+            attached=one.attached,
+            standing=_standing(one, is_leader=is_leader),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerRecord:
+    """One trigger in all lanes: the public record."""
+
+    trigger: int
+    rows: int
+    replicas: Mapping[str, ReplicaRecord]
+    output: Mapping[str, int]
+    frontier: Shown
+    leader: str | None
+    lag: Shown
+    live: int
+    state_bytes: int
+    alarm: list[Any] | None
+    stretches: list[list[Any]]
+    violators: list[str]
+    version: int = VERSION
+
+    @classmethod
+    def of(cls, records: Sequence[LaneRecord], trigger: int) -> "TriggerRecord":
+        """The sum over the lanes of one trigger.
+
+        Inputs belong to the first stage, the frontier to the last: the least of its lanes.
+        """
+        first = next((one for one in records if one.stage == 0), None)
+        last = [one for one in records if one.stage == max(r.stage for r in records)]
+        leader = first.leader if first else None
+        names = sorted({name for record in records for name in record.replicas})
+        by_name = {n: [r.replicas[n] for r in records if n in r.replicas] for n in names}
+        ahead: Shown = by_name[leader][-1].frontier if leader else None
+        replicas = {
+            name: ReplicaRecord.of(lanes, ahead, is_leader=name == leader)
+            for name, lanes in by_name.items()
+        }
+        frontier = min((one.frontier for one in last), key=_place, default=None)
+        return cls(
+            trigger=trigger,
+            rows=sum(one.rows for one in replicas.values()),
+            replicas=replicas,
+            output=added(record.output for record in records),
+            frontier=frontier,
+            leader=leader,
+            lag=lag(frontier, ahead),
+            live=sum(record.live for record in records if record.stage == 0),
+            state_bytes=sum(record.state_bytes for record in records),
+            alarm=first.fact("alarm") if first else None,
+            stretches=(first.fact("stretches") if first else None) or [],
+            violators=sorted({name for record in records for name in record.violators}),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as JSON has it."""
+        return asdict(self)
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sums by name."""
+    sums: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+def _place(time: Shown) -> float:
+    """Sorts times of records: none yet, then numbers, then forever."""
+    return float("-inf") if time is None else float("inf") if isinstance(time, str) else time
 
 
 def lag(frontier: Shown, leaders: Shown) -> Shown:
@@ -81,12 +259,12 @@ def lag(frontier: Shown, leaders: Shown) -> Shown:
     return leaders if isinstance(leaders, str) else max(0, leaders - int(frontier))
 
 
-def _standing(counts: Record, *, is_leader: bool) -> str:
-    if not counts["attached"]:
+def _standing(one: ReplicaCounts, *, is_leader: bool) -> str:
+    if not one.attached:
         return "detached"
-    if not counts["joined"]:
+    if not one.joined:
         return "joining"
-    if counts["frontier"] == "forever":
+    if one.frontier == "forever":
         return "ended"
     return "leader" if is_leader else "joined"
 
@@ -118,13 +296,13 @@ class ReplicaTotals:
 
 @dataclass
 class Totals:
-    """All records of a run, added up; `last` is the trigger before now (`of_trigger`)."""
+    """All records of a run, added up; `last` is the latest trigger."""
 
     replicas: dict[str, ReplicaTotals] = field(default_factory=dict)
     triggers: int = 0
     next_trigger: int = 0
     output: dict[str, int] = field(default_factory=dict)
-    last: Record = field(default_factory=dict)
+    last: TriggerRecord | None = None
 
     @property
     def rows(self) -> int:
@@ -139,35 +317,32 @@ class Totals:
     @property
     def live(self) -> int:
         """Events that may still change, or are held back."""
-        return int(self.last.get("live", 0))
+        return self.last.live if self.last else 0
 
     @property
     def state_bytes(self) -> int:
         """What the lanes have in Spark's state store."""
-        return int(self.last.get("state_bytes", 0))
+        return self.last.state_bytes if self.last else 0
 
     @property
     def frontier(self) -> Shown:
         """How far the output is final."""
-        found: Shown = self.last.get("frontier")
-        return found
+        return self.last.frontier if self.last else None
 
     @property
     def leader(self) -> str | None:
         """The joined replica with the greatest frontier; of equals the first."""
-        found: str | None = self.last.get("leader")
-        return found
+        return self.last.leader if self.last else None
 
     @property
     def alarm(self) -> list[Any] | None:
         """Nobody is joined: who has the smallest guarantee, and this guarantee."""
-        found: list[Any] | None = self.last.get("alarm")
-        return found
+        return self.last.alarm if self.last else None
 
     @property
     def stretches(self) -> list[list[Any]]:
         """Times at which the output may be wrong: from, until before, who was promoted."""
-        return self.last.get("stretches") or []
+        return self.last.stretches if self.last else []
 
     def silent(self, now: float, after: float) -> list[str]:
         """Who might speak, and has sent no row for so many seconds."""
@@ -178,41 +353,51 @@ class Totals:
         """Rows of all replicas in one bucket."""
         return sum(replica.buckets[name] for replica in self.replicas.values())
 
-    def add(self, records: Sequence[Record], trigger: int, *, at: float | None = None) -> None:
+    def add(
+        self, records: Sequence[LaneRecord], trigger: int, *, at: float | None = None
+    ) -> None:
         """Add the records of one trigger, one per lane; `at` is when, in seconds."""
         self.triggers += 1
         self.next_trigger = trigger + 1
-        self.last = of_trigger(records, trigger)
-        for name, count in self.last["output"].items():
-            self.output[name] = self.output.get(name, 0) + count
-        for name, counts in self.last["replicas"].items():
-            self._add_replica(name, counts, at)
+        self.last = TriggerRecord.of(records, trigger)
+        self.output = added([self.output, self.last.output])
+        for name, one in self.last.replicas.items():
+            self._add_replica(name, one, at)
 
-    def _add_replica(self, name: str, counts: Record, at: float | None) -> None:
+    @property
+    def lag(self) -> Shown:
+        """How far the output is behind the leader."""
+        return self.last.lag if self.last else None
+
+    def _add_replica(self, name: str, one: ReplicaRecord, at: float | None) -> None:
         is_new = name not in self.replicas
         replica = self.replicas.setdefault(name, ReplicaTotals())
         for fact in ("frontier", "lag", "standing", "joined"):
-            setattr(replica, fact, counts[fact])
-        replica.rows += counts["rows"]
-        if counts["rows"] or is_new:
+            setattr(replica, fact, getattr(one, fact))
+        replica.rows += one.rows
+        if one.rows or is_new:
             replica.heard = at
         for bucket in BUCKETS:
-            replica.buckets[bucket] += counts[bucket]
+            replica.buckets[bucket] += getattr(one, bucket)
 
-    def to_dict(self) -> Record:
-        """For `--json`."""
+    def to_dict(self) -> dict[str, Any]:
+        """The sums as JSON has them."""
         facts = ("frontier", "lag", "joined", "standing")
         replicas = {
             name: {"rows": r.rows, **r.buckets, **{fact: getattr(r, fact) for fact in facts}}
             for name, r in sorted(self.replicas.items())
         }
         return {
+            "version": VERSION,
             "triggers": self.triggers,
             "rows": self.rows,
             "adds_up": self.adds_up,
             "replicas": replicas,
             "output": self.output,
-            **{name: getattr(self, name) for name in _STANDS},
+            "alarm": self.alarm,
+            "stretches": self.stretches,
+            "frontier": self.frontier,
+            "leader": self.leader,
             "live": self.live,
             "state_bytes": self.state_bytes,
         }
@@ -224,14 +409,14 @@ def troubles(totals: Totals, time: TimeType) -> list[str]:
     if totals.alarm is not None:
         name, guarantee = totals.alarm
         promise = (
-            f"'{name}' has told no guarantee"
+            f"'{name}' has declared no guarantee"
             if guarantee == "forever"
             else f"the smallest guarantee is {show(guarantee, time)}, of '{name}'"
         )
         found.append(
             f"only joining replicas remain, so the output stands at "
-            f"{show(totals.frontier, time)}: {promise}; attach a complete replica, tell a "
-            "guarantee that is not beyond the output, or choose the policy promote=true"
+            f"{show(totals.frontier, time)}: {promise}; attach a complete replica, declare "
+            "a guarantee that is not beyond the output, or choose the policy promote=true"
         )
     found += [
         f"the output may be wrong at times from {show(start, time)} to before "
@@ -255,16 +440,16 @@ class Warner:
     """Puts each trouble into the log when it begins, and not again while it lasts."""
 
     time: TimeType
-    said: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
 
     def warn(self, totals: Totals) -> None:
-        """Say what is new."""
+        """Log what is new."""
         now = troubles(totals, self.time)
         for one in now:
-            if one not in self.said:
+            if one not in self.logged:
                 log.warning("%s", one)
-        self.said = now
-        if totals.frontier is None and totals.triggers in _SAY_AT:
+        self.logged = now
+        if totals.frontier is None and totals.triggers in _WARN_AT:
             log.warning(
                 "no stable in %d triggers: %d events are remembered (%d bytes of state), and "
                 "none of them can become final; let some replica send stables",
@@ -276,16 +461,19 @@ class Warner:
 
 def read_totals(progress: Path) -> Totals:
     """The totals of all triggers that were written completely."""
-    import pyarrow.parquet as pq
-
     totals = Totals()
     folders = sorted(progress.glob("trigger-*")) if progress.exists() else []
     for folder in folders:
-        done = folder / "_SUCCESS"
-        if not done.exists():
-            continue
-        lines = pq.read_table(folder).column("record").to_pylist()
-        number = int(folder.name.removeprefix("trigger-"))
-        records = [json.loads(line) for line in lines]
-        totals.add(records, number, at=done.stat().st_mtime)
+        if is_complete(folder):
+            number = int(folder.name.removeprefix("trigger-"))
+            at = (folder / SUCCESS).stat().st_mtime
+            totals.add(read_records(folder), number, at=at)
     return totals
+
+
+def read_records(folder: Path) -> list[LaneRecord]:
+    """The lanes' records of one trigger, from its folder."""
+    import pyarrow.parquet as pq
+
+    texts = pq.read_table(folder).column("record").to_pylist()
+    return [LaneRecord.from_json(text) for text in texts]

@@ -1,4 +1,4 @@
-"""`windows.run`: a window aggregate on Spark with another engine's scope, report and tick.
+"""`ab.windows_run`: a window aggregate on Spark with another engine's scope, report and tick.
 
 Its results are those of `windows.predict` on the same rows: a law in the tests.  It takes batch
 and streaming DataFrames; on a stream, all that it remembers is in Spark's state store.
@@ -10,21 +10,35 @@ and streaming DataFrames; on a stream, all that it remembers is in Spark's state
 * Rows that are not taken are never lost: see `WindowRun.late`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import functions as f
 from pyspark.sql import types as st
 
-from anabranch.batch.schema import TimeType
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch
+from anabranch.batch.buffers import numbers
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.batch.times import to_units
 from anabranch.errors import SchemaError, UsageError
-from anabranch.sources.durations import to_units
+from anabranch.operators.pipeline import PipelineStep
+from anabranch.operators.windows import OUT, WindowsOperator
+from anabranch.sources.channels import ROWS
 from anabranch.spark.columns import spark_schema
-from anabranch.spark.windows_step import OUT, StepSpec, WindowProcessor, whole_group
+from anabranch.spark.lane.receive import Order
+from anabranch.spark.lane.rows import table_rows
+from anabranch.spark.lane.spec import LaneSpec
+from anabranch.spark.lane.stage import in_lanes, in_lanes_once
+from anabranch.spark.pack.parcels import PARCEL_ROWS, PARCELS, Parcel, pieces, to_rows
+from anabranch.spark.worker_gc import settle
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.engine import Engine
 from anabranch.windows.machine import Machine
@@ -95,8 +109,16 @@ def run(
     batch: str | None = None,
     until: int | datetime | None = None,
     late: Literal["keep", "raise"] = "keep",
+    lanes: int | None = None,
 ) -> WindowRun:
-    """A window aggregate over `df`, as the engine `like` would return it."""
+    """A window aggregate over a DataFrame, streaming or batch, as the engine `like` returns it.
+
+    `time` is a column of whole numbers or timestamps; sizes are whole numbers, or texts such
+    as "5 minutes" for timestamps.  `order` orders rows of one time, `batch` cuts a batch
+    DataFrame into batches, and `until` says how far time has come at its end.  `lanes` are the
+    parallel parts of the state, as many as Spark's shuffle partitions unless given; they are
+    fixed at the first start of a stream.
+    """
     group = _group(df, group_by)
     clock = _clock(df, time)
     query = Query(_units(size, clock, "size"), _units(slide, clock, "slide"), agg)
@@ -112,35 +134,93 @@ def run(
         )
         raise UsageError(message)
     kind = _value_type(df, value, agg)
-    spec = StepSpec(
+    operator = WindowsOperator(
         engine=system,
         query=query,
+        columns=_payload(df, group, kind, order),
+        made=_out_schema(df, group, kind, agg),
         keys=len(group),
         ordered=order is not None,
         late=late,
         until=None if until is None else _instant(until, clock),
     )
     ready = _ready(df, group, time, clock, value, kind, agg, order, batch)
-    return WindowRun(group, _named(_applied(ready, spec, df, group, kind), group, clock))
+    made = _in_lanes(ready, operator, _lanes(df, lanes, group))
+    return WindowRun(group, _named(made, group, clock))
 
 
-def _applied(
-    ready: "DataFrame",
-    spec: StepSpec,
-    df: "DataFrame",
-    group: tuple[str, ...],
-    kind: pa.DataType,
-) -> "DataFrame":
-    schema = _out_schema(df, group, kind, spec.query.agg)
-    keys = [f"key_{number}" for number in range(max(1, len(group)))]
-    grouped = ready.groupBy(*keys)
-    if not df.isStreaming:
-        return grouped.applyInArrow(whole_group(spec, schema), spark_schema(schema))
-    return grouped.transformWithStateInPandas(
-        statefulProcessor=WindowProcessor(spec),
-        outputStructType=spark_schema(schema),
-        outputMode="Append",
-        timeMode="None",
+def _lanes(df: "DataFrame", lanes: int | None, group: tuple[str, ...]) -> int:
+    if lanes is not None and lanes < 1:
+        message = f"lanes={lanes}: a window query has at least one lane"
+        raise UsageError(message)
+    if not group:
+        return 1
+    return lanes or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _in_lanes(ready: "DataFrame", operator: WindowsOperator, lanes: int) -> "DataFrame":
+    """The rows of the operator: packed by group, through its lanes, unpacked."""
+    steps = (PipelineStep(operator.name, operator),)
+    spec = LaneSpec(uuid4().hex, lanes, steps, Order(operator.schema))
+    parcels = ready.mapInArrow(partial(_pack, spec), spark_schema(PARCELS))
+    if ready.isStreaming:
+        rows = in_lanes(parcels, spec, observe=False)
+    else:
+        rows = in_lanes_once(parcels, spec)
+    made = rows.where(f"channel = '{ROWS}'")
+    return made.mapInArrow(table_rows, spark_schema(operator.made))
+
+
+def _pack(spec: LaneSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over the rows: each is an insert at its time."""
+    context = TaskContext.get()
+    partition = f"{context.partitionId() if context else 0:08d}"
+    tables = (pa.Table.from_batches([batch]) for batch in batches)
+    for part, table in enumerate(_gathered(tables)):
+        base = Parcel(lane=0, input="rows", attachment=1, file=partition, part=part)
+        batch, places = _elements(table, spec.schema), pa.table({})
+        made = pieces(base, batch, places, spec.lanes, spec.routing)
+        # A lane without rows has nothing to do: no stable goes through every group.
+        yield to_rows(
+            [one for one in made if one.batch is not None and len(one.batch)], spec.lanes
+        )
+    settle()
+
+
+def _gathered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables put together: a parcel has a cost of its own."""
+    kept: list[pa.Table] = []
+    for table in tables:
+        kept.append(table)
+        if sum(one.num_rows for one in kept) >= PARCEL_ROWS:
+            yield pa.concat_tables(kept)
+            kept = []
+    if kept:
+        yield pa.concat_tables(kept)
+
+
+def _elements(table: pa.Table, schema: ElementSchema) -> Batch:
+    count = table.num_rows
+    start = np.array(numbers(table.column("time"), np.dtype(np.int64)))
+    end, none = np.full(count, FOREVER_UNITS), np.zeros(count, np.int64)
+    payload = table.select(schema.payload.names).cast(schema.payload)
+    return Batch(schema, np.full(count, INSERT, np.int8), start, end, none, payload)
+
+
+def _payload(
+    df: "DataFrame", group: tuple[str, ...], kind: pa.DataType, order: str | None
+) -> pa.Schema:
+    """The columns of a row beside its time."""
+    keys = [_plain(df, name, "group_by") for name in group] or [pa.int64()]
+    return pa.schema(
+        [
+            *((f"key_{number}", one) for number, one in enumerate(keys)),
+            ("value", kind),
+            ("absent", pa.bool_()),
+            ("order", _plain(df, order, "order")),
+            ("batch", pa.int64()),
+            ("flaw", pa.string()),
+        ]
     )
 
 
@@ -291,7 +371,7 @@ def _quoted(name: str) -> "Column":
 
 
 def _filled(column: "Column", kind: pa.DataType) -> "Column":
-    """Without nulls: pandas would make floats of whole numbers beside a null."""
+    """Without nulls, so that rows can be sorted and compared."""
     return f.coalesce(column.cast(_CASTS[kind]), f.lit(_NOTHING[kind]).cast(_CASTS[kind]))
 
 

@@ -1,11 +1,13 @@
 """Tools for tests of streams: random streams, readable asserts, and cases that are pictures.
 
-* `histories`, `presentations`, `replicas`, `interleavings`: Hypothesis strategies.  They need
-  Hypothesis (`pip install 'anabranch[test]'`) and are loaded at first use: without it the rest
-  of this package works, and using one raises `SetupError`.
+* `histories`, `presentations`, `replicas`, `joiners`, `interleavings`: Hypothesis strategies.
+  They need Hypothesis (`pip install 'anabranch[test]'`) and are loaded at first use: without it
+  the rest of this package works, and using one raises `SetupError`.
 * `assert_valid`, `assert_equivalent`, `assert_consistent`, `assert_compatible`: say what is
   wrong in a table.
-* `load_cases`: marble tables from `.case` files.
+* `load_cases`: marble tables from `.case` files; `run_case`: one of them on an engine.
+* `engine`: an operator to push elements to, run as its reference, compiled, in lanes or on
+  Spark.
 """
 
 from typing import TYPE_CHECKING
@@ -16,22 +18,35 @@ from anabranch.testing.asserts import (
     assert_equivalent,
     assert_valid,
 )
-from anabranch.testing.cases import Case, load_cases
+from anabranch.testing.cases import Case, load_cases, run_case
+from anabranch.testing.engine import ENGINES, Engine, engine
 
 if TYPE_CHECKING:
-    from anabranch.testing.strategies import histories, interleavings, presentations, replicas
+    from anabranch.testing.strategies import (
+        histories,
+        interleavings,
+        joiners,
+        presentations,
+        replicas,
+    )
 
 __all__ = [
+    "ENGINES",
     "Case",
+    "Engine",
     "assert_compatible",
     "assert_consistent",
     "assert_equivalent",
     "assert_valid",
+    "engine",
     "histories",
     "interleavings",
+    "joiners",
     "load_cases",
     "presentations",
+    "quarrels",
     "replicas",
+    "run_case",
 ]
 
 

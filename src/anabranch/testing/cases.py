@@ -7,29 +7,56 @@
     history   | a 3..7
 
 A case is a block of rows; the comment above it is its description, and an empty line ends it.
-`replica NAME` rows are inputs, at least one; `out` is what an operator must say in each column;
-`history` is what must be true in the end.  `out` and `history` may be left out.
+`replica NAME` rows are inputs, at least one; `out` is what an operator must emit in each
+column; `history` is what must be true in the end; `options` are those of the operator, as
+`name value`.  All but the inputs may be left out.
+
+Beside elements a cell may say `attach`, `attach GUARANTEE` or `detach`, before them: the input
+comes or leaves.  `run_case` runs a case on an engine.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError, NotationError, UsageError
 from anabranch.model.element import Element
-from anabranch.model.history import History
-from anabranch.model.notation import Marble, Row, parse_events, parse_marble, split_rows
+from anabranch.model.history import History, replay
+from anabranch.model.notation import (
+    Marble,
+    Row,
+    parse_events,
+    parse_marble,
+    show_element,
+    split_rows,
+)
+from anabranch.model.time import FOREVER, Time
+
+if TYPE_CHECKING:
+    from anabranch.testing.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """An input comes, with a guarantee or without, or leaves."""
+
+    replica: str
+    word: str
+    guarantee: Time | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One picture: `name` is `file:line`."""
+    """One picture: `name` is `file:line`; `control` has the entries of each column."""
 
     name: str
     description: str
     replicas: tuple[Row, ...]
     out: Row | None
     history: History | None
+    control: Mapping[int, tuple[Control, ...]] = field(default_factory=dict)
+    options: Mapping[str, str | int] = field(default_factory=dict)
 
     def arrivals(self) -> list[tuple[str, Element]]:
         """The inputs as (replica, element), column by column, each from the top."""
@@ -93,25 +120,95 @@ def _read(name: str, description: str, text: str) -> Case:
     replicas: list[Row] = []
     out: Row | None = None
     history: History | None = None
+    control: dict[int, list[Control]] = {}
+    options: dict[str, str | int] = {}
     for row_name, cells in split_rows(text):
         kind, _, replica = row_name.partition(" ")
         if row_name == "history":
             events = (event for cell in cells for event in parse_events(cell))
             history = History.from_events(events)
-            continue
-        (row,) = parse_marble(" | ".join([replica or row_name, *cells])).rows
-        if row_name == "out":
-            out = row
+        elif row_name == "options":
+            options = {
+                key: int(value) if value.isdigit() else value
+                for key, _, value in (cell.partition(" ") for cell in cells)
+            }
+        elif row_name == "out":
+            (out,) = parse_marble(" | ".join(["out", *cells])).rows
         elif kind == "replica" and replica:
-            replicas.append(row)
+            rest = [_take_control(cell, replica, control, at) for at, cell in enumerate(cells)]
+            replicas += parse_marble(" | ".join([replica, *rest])).rows
         else:
-            message = f"row {row_name!r}; rows are 'replica NAME', 'out' and 'history'"
+            message = (
+                f"row {row_name!r}; rows are 'replica NAME', 'out', 'history' and 'options'"
+            )
             raise NotationError(message)
     if not replicas:
         message = "a case without input; add a row 'replica NAME | ...'"
         raise NotationError(message)
-    return Case(name, description, tuple(replicas), out, history)
+    entries = {column: tuple(some) for column, some in control.items()}
+    return Case(name, description, tuple(replicas), out, history, entries, options)
+
+
+def _take_control(
+    cell: str, replica: str, control: dict[int, list[Control]], column: int
+) -> str:
+    """The elements of a cell; its control entries go to those of the column."""
+    parts = [part.strip() for part in cell.split(";")]
+    while parts and parts[0].split(" ")[0] in ("attach", "detach"):
+        word, _, time = parts.pop(0).partition(" ")
+        guarantee = _time(time.strip()) if time else None
+        control.setdefault(column, []).append(Control(replica, word, guarantee))
+    return "; ".join(parts)
 
 
 def _cell(row: Row, column: int) -> tuple[Element, ...]:
     return row.cells[column] if column < len(row.cells) else ()
+
+
+def _time(text: str) -> Time:
+    try:
+        return FOREVER if text == "forever" else int(text)
+    except ValueError:
+        message = f"guarantee {text!r}; write 'attach', 'attach 3' or 'attach forever'"
+        raise NotationError(message) from None
+
+
+def run_case(case: Case, engine: "Engine") -> None:
+    """Run a case, a step per column, and assert what it says of every column and of the end.
+
+    A reference emits what the picture has, element by element.  Other engines emit the net
+    change of a step, so there the history and the frontier must be those of the picture.
+    """
+    expected: list[Element] = []
+    for column, (arrived, out) in enumerate(case.steps()):
+        for entry in case.control.get(column, ()):
+            if entry.word == "attach":
+                engine.attach(entry.replica, guarantee=entry.guarantee)
+            else:
+                engine.detach(entry.replica)
+        for name, element in arrived:
+            engine.push(name, [element])
+        engine.cut()
+        expected += out
+        if case.out is not None:
+            _compare(case, column, engine, expected)
+    if case.history is not None:
+        assert engine.history == case.history, _wrong(case, "the end", engine, expected)
+
+
+def _compare(case: Case, column: int, engine: "Engine", expected: list[Element]) -> None:
+    where = f"column {column + 1}"
+    if engine.name == "reference":
+        assert list(engine.output) == expected, _wrong(case, where, engine, expected)
+    else:
+        assert replay(engine.output) == replay(expected), _wrong(case, where, engine, expected)
+    if engine.name == "kernel":  # a net change is never longer than what it is the net of
+        assert len(engine.output) <= len(expected), _wrong(case, where, engine, expected)
+
+
+def _wrong(case: Case, where: str, engine: "Engine", expected: list[Element]) -> str:
+    made, drawn = ("; ".join(map(show_element, some)) for some in (engine.output, expected))
+    return (
+        f"{case.name} on {engine.name}, {where}: {case.description}\n"
+        f"emitted:  {made}\nexpected: {drawn}"
+    )

@@ -6,7 +6,9 @@
   of its own.  It is valid at every prefix; at its end it has the history (unless it was asked
   to have gaps, or to be truncated).
 * `replicas()`: several such streams of one history.
+* `joiners(history, guarantee=t)`: such a stream of a replica that attaches late.
 * `interleavings(streams)`: one order in which the elements of several streams may arrive.
+* `quarrels()`: arrivals of streams that disagree, and now and then break a promise.
 
 A stable is placed only where everything that follows keeps its promise.  All shrinks towards
 ordered streams without revisions.  Needs Hypothesis: `pip install 'anabranch[test]'`.
@@ -60,7 +62,8 @@ def histories(
 ) -> SearchStrategy[History]:
     """Histories that streams of this case can present; some ends are FOREVER.
 
-    For R0 starts are unique, for R2 and R3 identities are, for R1 and R4 nothing is.
+    For R0 starts are unique, for R2 and R3 identities are, for R1 and R4 nothing is: there
+    about every second event has the identity of the one before.
     """
     events = _events(max_time, _letters() if payloads is None else payloads)
     if case is MergeCase.R0:
@@ -68,7 +71,10 @@ def histories(
     elif case in _KEYED:
         bags = st.lists(events, max_size=max_events, unique_by=lambda event: event.identity)
     else:
-        bags = st.lists(events, max_size=max_events)
+        twins = st.tuples(events, st.booleans())
+        bags = st.lists(twins, max_size=max_events).map(
+            lambda some: _with_twins(some, max_time)
+        )
     return bags.map(History.from_events)
 
 
@@ -139,6 +145,40 @@ def replicas(
     return known.flatmap(present)
 
 
+def joiners(
+    history: History,
+    *,
+    guarantee: Time,
+    case: MergeCase = MergeCase.R3,
+    strangers: int = 0,
+    disorder: int = 4,
+    revisions: int = 2,
+    phantoms: int = 2,
+    closed: bool = True,
+    payloads: SearchStrategy[Hashable] | None = None,
+) -> SearchStrategy[list[Element]]:
+    """Streams of a replica that attaches late: right about what ends at `guarantee` or later.
+
+    Of what ends before, it has some events and omits others, also of identities of which it has
+    a later one.  It has at most `strangers` events that end before and that never were true.
+    The other options are those of `presentations`.
+    """
+
+    def present(events: list[Event]) -> SearchStrategy[list[Element]]:
+        return presentations(
+            History.from_events(events),
+            case=case,
+            disorder=disorder,
+            revisions=revisions,
+            phantoms=phantoms,
+            closed=closed,
+            payloads=payloads,
+        )
+
+    letters = _letters() if payloads is None else payloads
+    return _known(history, guarantee, case, strangers, letters).flatmap(present)
+
+
 def interleavings(
     streams: Sequence[Sequence[Element]],
 ) -> SearchStrategy[list[tuple[int, Element]]]:
@@ -152,6 +192,35 @@ def interleavings(
     return st.permutations(turns).map(deal)
 
 
+@st.composite
+def quarrels(
+    draw: DrawFn, *, case: MergeCase = MergeCase.R3, inputs: int = 3, wrong: int = 3
+) -> list[tuple[int, Element]]:
+    """Arrivals of streams with different histories, with up to so many wrong elements.
+
+    The streams do not end: after that nothing could happen any more.  Independent random
+    elements would nearly all be violations, and never lead to a conflict.
+    """
+    stream = replicas(
+        case=case, max_inputs=1, history=histories(case=case, max_events=4, max_time=7)
+    )
+    streams = [draw(stream)[0][:-1] for _ in range(inputs)]
+    arrived = draw(interleavings(streams))
+    found = st.tuples(st.integers(0, len(arrived)), st.integers(0, inputs - 1), _garbage())
+    for position, number, element in draw(st.lists(found, max_size=wrong)):
+        arrived.insert(position, (number, element))
+    return arrived
+
+
+def _garbage() -> SearchStrategy[Element]:
+    starts, ends = st.integers(-1, 6), st.one_of(st.integers(-1, 8), st.just(FOREVER))
+    return st.one_of(
+        st.builds(Insert, _letters(), starts, ends),
+        st.builds(Adjust, _letters(), starts, ends, ends),
+        st.builds(Stable, ends),
+    )
+
+
 def _letters() -> SearchStrategy[Hashable]:
     return st.sampled_from("abc")
 
@@ -160,6 +229,42 @@ def _letters() -> SearchStrategy[Hashable]:
 def _events(draw: DrawFn, max_time: int, payloads: SearchStrategy[Hashable]) -> Event:
     start = draw(st.integers(0, max_time - 1))
     return Event(draw(payloads), start, draw(_ends(start, max_time)))
+
+
+def _with_twins(drawn: Sequence[tuple[Event, bool]], max_time: int) -> list[Event]:
+    """Each event that is a twin gets the identity of the one before, and keeps its duration."""
+    events: list[Event] = []
+    for event, is_twin in drawn:
+        if is_twin and events:
+            payload, start, _ = events[-1]
+            end = start + (event.end - event.start)
+            events.append(Event(payload, start, end if end == FOREVER else min(end, max_time)))
+        else:
+            events.append(event)
+    return events
+
+
+@st.composite
+def _known(
+    draw: DrawFn,
+    history: History,
+    guarantee: Time,
+    case: MergeCase,
+    strangers: int,
+    payloads: SearchStrategy[Hashable],
+) -> list[Event]:
+    """The events of a replica with this guarantee; strangers are such as the case permits."""
+    events = [e for e in history.events() if e.end >= guarantee or draw(st.booleans())]
+    horizon = 12 if guarantee == FOREVER else int(guarantee) - 1
+    for _ in range(draw(st.integers(0, strangers)) if horizon > 0 else 0):
+        start = draw(st.integers(0, horizon - 1))
+        one = Event(draw(payloads), start, draw(st.integers(start + 1, horizon)))
+        is_taken = (case in _KEYED and any(e.identity == one.identity for e in events)) or (
+            case is MergeCase.R0 and any(e.start == start for e in events)
+        )
+        if not is_taken:
+            events.append(one)
+    return events
 
 
 def _ends(start: Time, max_time: int) -> SearchStrategy[Time]:

@@ -15,7 +15,8 @@ are used.
     infer                 the settings of an engine that can only be run
     translate, choose     the same query on another engine; the engines that fit some needs
     machine               predict, fed piece by piece; its state can be saved
-    execute               the query run on Spark, as another engine would answer it
+
+The query itself, on Spark and as another engine answers it, is `anabranch.windows_run`.
 
 >>> tuples = [(30, 10), (31, 20), (36, 30), Stable(37)]
 >>> print(predict("coral8", size=5, slide=1, tuples=tuples, agg="avg"))
@@ -30,7 +31,6 @@ from anabranch.windows.candidates import Space
 from anabranch.windows.choose import Choice, Lack, choose
 from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
-from anabranch.windows.execute import WindowRun, run
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
 from anabranch.windows.infer import infer
 from anabranch.windows.inference import Asked, Inference, Parameter
@@ -93,7 +93,6 @@ __all__ = [
     "Stable",
     "Start",
     "Translation",
-    "WindowRun",
     "choose",
     "compare",
     "engine",
@@ -103,7 +102,6 @@ __all__ = [
     "on_system_time",
     "predict",
     "predict_join",
-    "run",
     "split_batches",
     "synchronised",
     "translate",

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from merging import Place
+from merge_place import Place
 from sessions import Session
 
 from anabranch.sources.commits import committed

@@ -15,7 +15,7 @@ from typing import Final
 import pyspark
 from sessions import Session
 
-from anabranch.spark.java import java_home
+from anabranch.spark.session.java import java_home
 
 HOME: Final = Path(pyspark.__file__).parent
 DEPLOY: Final = "org.apache.spark.deploy"

@@ -7,8 +7,7 @@ import pytest
 from faulty import MakeScene, column
 
 from anabranch.errors import StateError
-from anabranch.spark.merge import prepare
-from anabranch.spark.read import read_output
+from anabranch.spark.write.read_output import read_output
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +37,7 @@ def test_a_lost_commit_entry_and_files_that_nobody_committed(
     assert here.counts.lost_entries == 1
     here.lose_entry("commits", "offsets")
     with pytest.raises(StateError, match="entries of the checkpoint are lost"):
-        prepare(place.spec())
+        place.prepare()
     stray = place.output / "elements" / "trigger-000000009999"
     stray.mkdir()
     table = pq.read_table(next((place.output / "elements").rglob("*.parquet")))

@@ -8,7 +8,6 @@ import pytest
 from faulty import PATIENCE, MakeScene
 
 from anabranch.errors import StateError
-from anabranch.spark.merge import prepare, start
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +22,7 @@ def test_a_new_replica_is_found_silence_is_told_and_a_killed_jvm_is_our_error(
     session = here.start("--watch", "--json", *quick)
     here.until_trigger(session, 0, done=True)
     with pytest.raises(StateError, match=rf"works on .*: process {session.process.pid} on"):
-        start(spark, prepare(place.spec()), once=True)
+        place.prepare().start(spark, once=True)
     later.rename(place.inbox / "r2")
     here.until_trigger(session, 1, done=True)
     until = time.monotonic() + PATIENCE

@@ -5,8 +5,8 @@ declared by sources, enforced by operators such as cleanse, or inferred through 
 (`anabranch.model.inference`); a replica that declares nothing promises nothing.
 
 * R1 is never chosen where replicas may have gaps (erratum L6, decision D4).
-* Where identities need not be unique the case is R4; unless R4 was asked for, it starts on the
-  path of R3, which is right while they happen to be (`Choice.first`).
+* Where identities need not be unique the case is R4, which costs what R3 does while they happen
+  to be.
 * Asking for a case is a declaration on behalf of replicas that declare nothing.  It does not
   overrule one that declares what it promises.
 
@@ -16,8 +16,8 @@ reason, and where it cannot.
 Papers: LMerge IV-G, V-C; errata X3, L6, D4, D20.
 
 >>> choice = choose({"east": StreamProperties(keyed=True), "west": None})
->>> choice.case, choice.first, choice.reason
-(MergeCase.R4, MergeCase.R3, "replica 'west' declares nothing, so identities may repeat")
+>>> choice.case, choice.reason
+(MergeCase.R4, "replica 'west' declares nothing, so identities may repeat")
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from anabranch.model.properties import (
     missing_for,
     shared,
 )
-from anabranch.operators.merge.contract import Reason
+from anabranch.operators.contract import Reason
 
 NO_GAPS: Final = "no gaps"
 """What R1 needs beside properties: replicas that leave nothing out."""
@@ -42,7 +42,7 @@ REMEMBERS: Final[Mapping[MergeCase, str]] = {
     MergeCase.R1: "the events of one start, counted per replica",
     MergeCase.R2: "the events of one start",
     MergeCase.R3: "an entry per event that may still change",
-    MergeCase.R4: "a list of ends per identity that may still change",
+    MergeCase.R4: "an entry per identity that may still change, with all its ends",
 }
 """What each case keeps in memory."""
 
@@ -52,19 +52,21 @@ Declared = Mapping[str, StreamProperties | None]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The case, the case to start with, the reason, and what each cheaper case still needs."""
+    """The case, the reason, and what each cheaper case still needs.
+
+    `was_asked`: somebody named the case.
+    """
 
     case: MergeCase
     reason: str
     cheaper: tuple[tuple[MergeCase, tuple[str, ...]], ...] = ()
-    first: MergeCase = MergeCase.R4
+    was_asked: bool = False
     gaps_possible: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that JSON has."""
         return {
             "case": self.case.value,
-            "first": self.first.value,
             "reason": self.reason,
             "gaps_possible": self.gaps_possible,
             "cheaper": {case.value: list(missing) for case, missing in self.cheaper},
@@ -150,11 +152,9 @@ def choose(
     else:
         _require(replicas, asked, gaps_possible=gaps_possible)
         case, reason = asked, _asked(replicas, asked)
-    first = MergeCase.R3 if asked is None and case is MergeCase.R4 else case
     cheaper = [*MergeCase][: [*MergeCase].index(case)]
-    return Choice(
-        case, reason, tuple((one, needs[one]) for one in cheaper), first, gaps_possible
-    )
+    needed = tuple((one, needs[one]) for one in cheaper)
+    return Choice(case, reason, needed, asked is not None, gaps_possible)
 
 
 def detections(case: MergeCase) -> tuple[Detection, ...]:
@@ -178,16 +178,11 @@ of it, or when it does)
         f"case {choice.case.name}: {choice.reason}",
         f"remembers {REMEMBERS[choice.case]}",
     ]
-    if choice.first is not choice.case:
-        lines.append(
-            f"starts as {choice.first.name} and goes on as {choice.case.name} when an identity "
-            "repeats"
-        )
     if choice.cheaper:
         lines.append("a cheaper case needs, of every replica:")
         lines += [_cheaper_line(case, missing) for case, missing in choice.cheaper]
-    told = [_wrong_line(one) for one in detections(choice.case) if _concerns(one, choice)]
-    return "\n".join([*lines, *(["wrong declarations:", *told] if told else [])])
+    wrong = [_wrong_line(one) for one in detections(choice.case) if _concerns(one, choice)]
+    return "\n".join([*lines, *(["wrong declarations:", *wrong] if wrong else [])])
 
 
 def _needs(

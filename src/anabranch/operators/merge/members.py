@@ -19,21 +19,11 @@ import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.errors import UsageError
-from anabranch.operators.merge.r3_membership import Alarm, Stretch
+from anabranch.operators.contract import InputStatus
+from anabranch.operators.reference.membership import Alarm, Stretch
 
 COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial", "promoted")
 """The columns of `Members`, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """What there is to show of one replica."""
-
-    name: str
-    attachment: int
-    guarantee: int | None
-    frontier: int
-    joined: bool
 
 
 @dataclass(eq=False)
@@ -123,6 +113,10 @@ class Members:
         trusted: Mask = self.joined(frontier) & (self.promoted == NEVER_UNITS)
         return trusted
 
+    def complete_from(self, row: int) -> int:
+        """It may omit, or have wrongly, what ends before this; NEVER_UNITS if complete."""
+        return int(max(self.guarantee[row], self.promoted[row]))
+
     def alarm(self, frontier: int) -> Alarm | None:
         """Who waits, if nobody is joined and somebody is attached (D5)."""
         if not len(self) or self.joined(frontier).any():
@@ -165,7 +159,7 @@ class Members:
         """The smallest frontier; nobody is never slow."""
         return int(self.frontier.min(initial=FOREVER_UNITS))
 
-    def status(self, frontier: int) -> tuple[ReplicaStatus, ...]:
+    def status(self, frontier: int) -> tuple[InputStatus, ...]:
         """All rows, to show."""
         joined = self.joined(frontier).tolist()
         rows = zip(
@@ -177,6 +171,6 @@ class Members:
             strict=True,
         )
         return tuple(
-            ReplicaStatus(name, number, None if t == NEVER_UNITS else t, at, is_joined)
+            InputStatus(name, number, None if t == NEVER_UNITS else t, at, is_joined)
             for name, number, t, at, is_joined in rows
         )

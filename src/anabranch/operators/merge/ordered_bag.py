@@ -25,7 +25,7 @@ from anabranch.batch.intern import HashPayload, Interner
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.schema import END
 from anabranch.batch.store import grown
-from anabranch.operators.merge.contract import Reason
+from anabranch.operators.contract import Reason
 from anabranch.operators.merge.ordered_candidates import Candidates
 from anabranch.operators.merge.ordered_payloads import Payloads
 from anabranch.operators.merge.ordered_scan import FINAL

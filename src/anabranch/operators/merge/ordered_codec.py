@@ -1,12 +1,10 @@
 """The state of the merges R0, R1 and R2 as bytes: Arrow streams, the first says what it is.
 
-    replicas   one row each; its metadata has the kind, the version and the output's times
-    group      the events at the current start; `said_0`, `said_1`, ... in replica order
-    held       the inserts that wait, and behind them those whose replica left meanwhile: their
-               replica numbers go on from the members, their names are in the metadata
-    payloads   those of group and held, one row each
-
-Version 1, which counted no changes, is read as well.
+replicas   one row each; its metadata has the kind, the version and the output's times
+group      the events at the current start; `said_0`, `said_1`, ... in replica order
+held       the inserts that wait, and behind them those whose replica left meanwhile: their
+replica numbers go on from the members, their names are in the metadata
+payloads   those of group and held, one row each
 """
 
 import json
@@ -20,41 +18,26 @@ from numpy.typing import NDArray
 from anabranch.batch.batch import Ints, concat
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.contract import Reason, Resolved
+from anabranch.operators.contract import Reason, Resolved
 from anabranch.operators.merge.members_codec import members_table, read_members
 from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
 from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.state_codec import (
+from anabranch.operators.state.codec import (
     StateKind,
     Streams,
     column_of,
     to_table,
-    write_tables,
 )
 
-VERSION: Final = 2
+VERSION: Final = 1
 """Of all three; the kind of state names the case."""
 
 
 def kind_of(case: MergeCase) -> StateKind:
     """What a state of this case is called."""
-    return StateKind(f"anabranch merge {case.value}", VERSION, reads=(1, 2))
-
-
-def write_state(state: OrderedState) -> bytes:
-    """The bytes from which `read_state` makes an equal state."""
-    return write_tables(*state_tables(state, np.arange(len(state.held))))
-
-
-def read_state(data: bytes, case: MergeCase, schema: ElementSchema) -> OrderedState:
-    """The state that was written, ready for the next step."""
-    state = read_tables(kind_of(case).open(data), case, schema)
-    # Numbers are given anew: whoever saves in parts must write all of them.
-    state.mark += 1
-    state.held.number = state.number(len(state.held))
-    return state
+    return StateKind(f"anabranch merge {case.value}", VERSION)
 
 
 def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
@@ -95,13 +78,13 @@ def read_tables(streams: Streams, case: MergeCase, schema: ElementSchema) -> Ord
     state = OrderedState.empty(
         case,
         replace(schema, has_seq=False, has_replica=False),
-        stable_lag=int(header.get("stable_lag", "0")),
-        promote=header.get("promote", "0") == "1",
+        stable_lag=int(header["stable_lag"]),
+        promote=header["promote"] == "1",
     )
     state.members = read_members(control, header)
     state.last_start = _copy_of(control, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])
-    state.conflicts, state.mark = int(header["conflicts"]), int(header.get("mark", "0"))
+    state.conflicts, state.mark = int(header["conflicts"]), int(header["mark"])
     if isinstance(state.group, Latest):
         state.group = Latest(payload, _copy_of(events, "end"))
     else:

@@ -6,10 +6,10 @@ whatever the cut into steps.
 
     scan       times: who breaks a promise, is late, is held back, opens a new start
     settle     payloads, only among inserts with one start: new on the output, or known
-    show       `element`: all inserts and stables, in order; `batch`: inserts, then one stable
+    show       the inserts, then one stable if the frontier moved
 
-In a batch only the last of the stables that moved the frontier is `emitted`; the others are
-`absorbed`, and nothing else differs.
+Of the stables that moved the frontier in one step only the last is `emitted`; the others are
+`absorbed`.  With one element per step every reason is that of the element-by-element forms.
 
 Papers: LMerge IV-A to IV-C, V-B, V-C; erratum D21 for the one stable.
 """
@@ -22,17 +22,15 @@ import pyarrow as pa
 
 from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
 from anabranch.batch.kernel import frozen
-from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.admit import admit
-from anabranch.operators.merge.contract import (
+from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
-    Granularity,
     Reason,
     Resolved,
     StepResult,
 )
+from anabranch.operators.merge.admit import admit
 from anabranch.operators.merge.ordered_candidates import Candidates
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_payloads import Payloads
@@ -71,23 +69,16 @@ class _Work:
     leader: int
 
 
-def step(
-    state: OrderedState, arrivals: Sequence[Arrival], *, granularity: Granularity = "batch"
-) -> StepResult:
-    """Take what arrived, change the state, and return what the output shows of it."""
-    if granularity not in ("element", "batch"):
-        message = f"merge: granularity is '{granularity}'; it is 'element' or 'batch'"
-        raise UsageError(message)
+def step(state: OrderedState, arrivals: Sequence[Arrival]) -> StepResult:
+    """Take what arrived, change the state, and return the net change."""
     admit(state, arrivals)
     state.mark += 1
     counts, conflicts = state.counts, state.conflicts
     work = _scan(state, arrivals)
     _settle(state, work)
-    moves = bool((work.what == MOVES).any())
-    if granularity == "batch":
-        leads = np.flatnonzero(work.reasons == Reason.LEADS.code)
-        work.reasons[leads[leads != work.leader]] = Reason.FOLLOWS.code
-    output = _show(state, work, granularity)
+    leads = np.flatnonzero(work.reasons == Reason.LEADS.code)
+    work.reasons[leads[leads != work.leader]] = Reason.FOLLOWS.code
+    output = _show(state, work)
     resolved = _hold(state, work)
     sizes = [len(arrival.batch) for arrival in arrivals]
     found = work.reasons[work.held :]
@@ -96,8 +87,7 @@ def step(
         output,
         buckets=tuple(BUCKET_OF.take(codes) for codes in reasons),
         reasons=reasons,
-        stable=state.frontier if moves else None,
-        added_adjusts=0,
+        frontier=state.frontier,
         conflicts=state.conflicts - conflicts,
         resolved=resolved,
         counts={name: count - counts[name] for name, count in state.counts.items()},
@@ -137,7 +127,7 @@ def _lay_out(state: OrderedState, arrivals: Sequence[Arrival]) -> tuple[Rows, In
     """What was held, then the elements of all arrivals, one after the other."""
     held = state.held
     batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
-    names = [state.members.names.index(a.replica) for a in arrivals if len(a.batch)]
+    names = [state.members.names.index(a.input) for a in arrivals if len(a.batch)]
     replica = np.repeat(np.array(names, np.int64), [len(batch) for batch in batches])
     batch = concat(batches) if batches else held.batch(state.schema, np.arange(0))
     seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
@@ -170,17 +160,14 @@ def _settle(state: OrderedState, work: _Work) -> None:
     state.conflicts += int(np.count_nonzero(reasons == Reason.OTHER_EVENT.code))
 
 
-def _show(state: OrderedState, work: _Work, granularity: Granularity) -> Batch:
-    """The inserts that are new on the output, and all stables or the last one."""
+def _show(state: OrderedState, work: _Work) -> Batch:
+    """The inserts that are new on the output, and the last of the stables."""
     is_move = work.what == MOVES
-    row, time = work.row[~is_move], work.row[is_move]
-    is_new = work.reasons[row] == Reason.FIRST.code
-    row = row[is_new]
-    if granularity == "batch":
-        time = time[-1:]
+    row, time = work.row[~is_move], work.row[is_move][-1:]
+    row = row[work.reasons[row] == Reason.FIRST.code]
     payload = work.payloads.take(work.place[row], nulls=len(time))
     count, nothing = len(row) + len(time), np.zeros(len(time), np.int64)
-    batch = Batch(
+    return Batch(
         state.schema,
         np.append(np.full(len(row), INSERT, np.int8), np.full(len(time), STABLE, np.int8)),
         np.append(work.rows.start[row], time),
@@ -188,11 +175,6 @@ def _show(state: OrderedState, work: _Work, granularity: Granularity) -> Batch:
         np.zeros(count, np.int64),
         payload,
     )
-    if granularity == "batch" or not len(time):
-        return batch
-    # The inserts are there in order, then the stables in theirs: put each where it was.
-    at = np.append(np.flatnonzero(~is_move)[is_new], np.flatnonzero(is_move))
-    return batch.take(np.argsort(at))
 
 
 def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import Codes, Ints, Mask
 from anabranch.batch.equality import equal_rows
-from anabranch.operators.merge.contract import Reason
+from anabranch.operators.contract import Reason
 from anabranch.operators.merge.ordered_candidates import Candidates
 from anabranch.operators.merge.ordered_payloads import Payloads
 

@@ -22,8 +22,7 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.ordered_codec import kind_of, read_tables, state_tables
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_state import OrderedState
-from anabranch.operators.state_codec import column_of, header_of, to_table, write_tables
-from anabranch.operators.state_parts import (
+from anabranch.operators.state.blocks import (
     BLOCK_BITS,
     CONTROL,
     EVERYTHING,
@@ -33,6 +32,7 @@ from anabranch.operators.state_parts import (
     read_blocks,
     write_blocks,
 )
+from anabranch.operators.state.codec import column_of, header_of, to_table, write_tables
 
 
 def write_parts(state: OrderedState, since: int | None) -> Saved:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, STABLE, Codes, Ints
 from anabranch.batch.kernel import kernel, part
-from anabranch.operators.merge.contract import Reason
+from anabranch.operators.contract import Reason
 
 OPENS: Final = 0
 """An insert that is the first of its start on the output."""

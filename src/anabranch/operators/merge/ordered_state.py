@@ -25,13 +25,13 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.contract import Reason, Resolved
-from anabranch.operators.merge.members import Members, ReplicaStatus
+from anabranch.operators.contract import InputStatus, Reason, Resolved
+from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.ordered_bag import Bag
 from anabranch.operators.merge.ordered_held import Held
 from anabranch.operators.merge.ordered_latest import Latest
-from anabranch.operators.merge.r3_membership import Alarm, Stretch
-from anabranch.operators.state_parts import Blocks, Saved
+from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.operators.state.blocks import Blocks, Saved
 
 CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
 
@@ -95,7 +95,7 @@ class OrderedState:
         return {"visits": self.visits, "probes": group.probes, "compares": group.compares}
 
     @property
-    def replicas(self) -> tuple[ReplicaStatus, ...]:
+    def replicas(self) -> tuple[InputStatus, ...]:
         """Who is attached, in order, with frontier and whether it is joined."""
         return self.members.status(self.frontier)
 
@@ -163,19 +163,6 @@ class OrderedState:
         self.next_held += count
         self.blocks.add(numbers, self.mark)
         return numbers
-
-    def to_bytes(self) -> bytes:
-        """The whole state, versioned; see `ordered_codec`."""
-        from anabranch.operators.merge.ordered_codec import write_state
-
-        return write_state(self)
-
-    @classmethod
-    def from_bytes(cls, data: bytes, case: MergeCase, schema: ElementSchema) -> "OrderedState":
-        """The state that was written; StateError if it is another case, version or payload."""
-        from anabranch.operators.merge.ordered_codec import read_state
-
-        return read_state(data, case, schema)
 
     def parts(self, *, since: int | None = None) -> Saved:
         """The state in parts: all of them, or those that changed after a mark."""

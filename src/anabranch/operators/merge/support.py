@@ -84,11 +84,11 @@ def require_support(case: MergeCase, policy: Policy) -> None:
 def require_choice(choice: Choice, policy: Policy) -> None:
     """The same for a case that was chosen: says how to come to one that has the policy."""
     missing = unsupported(choice.case, policy)
-    if missing and choice.first is not choice.case:
+    if missing and choice.case is MergeCase.R4 and not choice.was_asked:
         message = (
-            f"merge: {', '.join(missing)} needs case R3, but {choice.reason}, and the merge "
-            "would go on as R4 then, which has it not; declare keyed for every replica, or ask "
-            "for case R3 (--case r3), if identities are unique in every replica"
+            f"merge: {', '.join(missing)} needs case R3, but {choice.reason}, and case R4 "
+            "does not support it; declare keyed for every replica, or ask for case R3 "
+            "(--case r3), if identities are unique in every replica"
         )
         raise UsageError(message)
     require_support(choice.case, policy)

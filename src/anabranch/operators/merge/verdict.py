@@ -3,11 +3,8 @@
 A violation has changed nothing in the state, but other elements of the step have.  So
 
 * `raise` raises after the step: go back to the state that was saved before it;
-* `detach` names the guilty, and the caller detaches them in all lanes before the next step, and
-  takes nothing from them until they attach with a greater number.
-
-Merge R3 with a policy (`r3_policy_kernel`) needs no verdict: there a replica is detached at its
-violation.
+* `detach` names the violators, and the caller detaches them in all lanes before the next step,
+  and takes nothing from them until they attach with a greater number.
 
 Papers: LMerge V-A.
 """
@@ -18,12 +15,14 @@ import numpy as np
 
 from anabranch.batch.codec import to_elements
 from anabranch.errors import ViolationError
-from anabranch.operators.merge.contract import REASONS, Arrival, Bucket, StepResult
+from anabranch.operators.contract import REASONS, Arrival, Bucket, StepResult
 from anabranch.operators.merge.policy import Ignore, Policy, Raise
-from anabranch.operators.merge.r3 import accuse
+from anabranch.operators.reference.r3 import accuse
 
 
-def guilty(policy: Policy, arrivals: Sequence[Arrival], result: StepResult) -> tuple[str, ...]:
+def violators(
+    policy: Policy, arrivals: Sequence[Arrival], result: StepResult
+) -> tuple[str, ...]:
     """The replicas with a violation in this step that are to be detached; or raise."""
     if isinstance(policy.violations, Ignore):
         return ()
@@ -34,6 +33,6 @@ def guilty(policy: Policy, arrivals: Sequence[Arrival], result: StepResult) -> t
             continue
         if isinstance(policy.violations, Raise):
             (element,) = to_elements(arrival.batch.take(wrong[:1]))
-            raise ViolationError(accuse(arrival.replica, element, REASONS[reasons[wrong[0]]]))
-        names[arrival.replica] = None
+            raise ViolationError(accuse(arrival.input, element, REASONS[reasons[wrong[0]]]))
+        names[arrival.input] = None
     return tuple(names)

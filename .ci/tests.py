@@ -1,0 +1,90 @@
+"""Every test that CI runs, in two shares side by side: those that need Spark, and the rest.
+
+    python .ci/tests.py [options of pytest]
+
+The share without Spark is shown as it runs, that with Spark when the first has ended.  Then
+come both closing lines and, last, their sum as `N passed, N failed`.  The exit code is zero
+only if both shares succeeded.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SHARES: Final = {"without Spark": "not spark and not deep", "with Spark": "spark and not deep"}
+CLOSING: Final = re.compile(
+    r"^=*\s*((\d+ [a-z]+|no tests ran)(, \d+ [a-z]+)* in .*?)\s*=*$", re.M
+)
+BAD: Final = ("failed", "error", "errors")
+
+
+@dataclass
+class Share:
+    """One pytest, and the file that it writes to."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, name: str, marks: str, options: list[str], folder: Path) -> "Share":
+        """Runs pytest in the background."""
+        log = folder / f"{name}.log"
+        # A cache of its own: what failed last would be overwritten by the other share.
+        cache = f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"
+        command = [sys.executable, "-m", "pytest", "-m", marks, "--durations=25", "-o", cache]
+        with log.open("wb") as out:
+            process = subprocess.Popen([*command, *options], stdout=out, stderr=out)
+        return cls(name, log, process)
+
+    def follow(self) -> None:
+        """Prints what the share writes, until it ends."""
+        print(f"\n{f' {self.name} ':=^80}", flush=True)
+        with self.log.open(encoding="utf-8", errors="replace") as log:
+            ended = False
+            while not ended:
+                try:
+                    self.process.wait(1)
+                    ended = True
+                except subprocess.TimeoutExpired:
+                    ended = False
+                print(log.read(), end="", flush=True)
+
+    def closing(self) -> str:
+        """What pytest printed last; an error if it did not come that far."""
+        found = CLOSING.findall(self.log.read_text(encoding="utf-8", errors="replace"))
+        return (
+            found[-1][0] if found else f"1 error: pytest ended with {self.process.returncode}"
+        )
+
+
+def count(closings: list[str], words: tuple[str, ...]) -> int:
+    """How many tests ended in one of these ways."""
+    numbered = [part.split() for line in closings for part in re.findall(r"\d+ [a-z]+", line)]
+    return sum(int(number) for number, word in numbered if word in words)
+
+
+def main(options: list[str]) -> int:
+    """Runs both shares and reports; the exit code."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-tests-") as folder:
+        shares = [Share.start(*share, options, Path(folder)) for share in SHARES.items()]
+        try:
+            for share in shares:
+                share.follow()
+        finally:
+            for share in shares:
+                share.process.terminate()
+        closings = [share.closing() for share in shares]
+    print()
+    for share, closing in zip(shares, closings, strict=True):
+        print(f"{share.name}: {closing}")
+    print(f"{count(closings, ('passed',))} passed, {count(closings, BAD)} failed")
+    return max(abs(share.process.returncode) for share in shares)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

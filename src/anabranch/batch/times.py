@@ -1,0 +1,83 @@
+"""Application time as people write and read it, in units: durations, instants, and text.
+
+For bigint times a duration is an integer; for timestamps it is text with a unit, and the result
+is microseconds.  Months and years have no fixed length and are rejected.
+
+>>> to_units("10 minutes", TimeType.TIMESTAMP), to_units("20", TimeType.BIGINT)
+(600000000, 20)
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
+from anabranch.batch.schema import TimeType
+from anabranch.errors import UsageError
+
+MICROSECONDS: Final = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+Shown: TypeAlias = int | str
+"""A time as it is shown."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", re.IGNORECASE)
+
+
+def to_units(text: str, time: TimeType, *, option: str = "duration") -> int:
+    """The duration in units of this kind of time; `option` goes into the error."""
+    if time is TimeType.BIGINT:
+        if re.fullmatch(r"\s*-?\d+\s*", text):
+            return int(text)
+        message = (
+            f"{option} {text!r}: for bigint times a duration is a whole number of units, such "
+            f"as {option} 20; or ask for timestamps"
+        )
+        raise UsageError(message)
+    found = _TEXT.fullmatch(text)
+    unit = MICROSECONDS.get(found[2].lower()) if found else None
+    exact = Fraction(found[1]) * unit if found and unit else None
+    if exact is None or exact.denominator != 1:
+        message = (
+            f"{option} {text!r}: for timestamps a duration is a number and a unit, whole "
+            f"microseconds in all, such as '10 minutes'; units: {', '.join(MICROSECONDS)}"
+        )
+        raise UsageError(message)
+    return int(exact)
+
+
+def instant_units(instant: datetime) -> int:
+    """Microseconds since 1970; an instant without a zone is taken as UTC.
+
+    >>> instant_units(datetime(1970, 1, 1, 0, 0, 1))
+    1000000
+    """
+    zoned = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return (zoned - _EPOCH) // timedelta(microseconds=1)
+
+
+def show_time(units: int, time: TimeType) -> Shown:
+    """A time as people read it.
+
+    >>> show_time(1_700_000_000_000_000, TimeType.TIMESTAMP), show_time(7, TimeType.BIGINT)
+    ('2023-11-14T22:13:20Z', 7)
+    """
+    if units == FOREVER_UNITS:
+        return "forever"
+    if units == NEVER_UNITS:
+        return "never"
+    if time is TimeType.BIGINT:
+        return units
+    try:
+        instant = _EPOCH + timedelta(microseconds=units)
+    except OverflowError:
+        return f"{units} us"  # a year that the calendar of Python does not have
+    return instant.isoformat().replace("+00:00", "Z")

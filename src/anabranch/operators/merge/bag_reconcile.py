@@ -1,0 +1,365 @@
+"""Reconcile for bags: what the output owes for identities that have several events.
+
+For each bag that a move of the frontier concerns, `visit_bags` does in columns what
+`reference.r4_agree` states for multisets.  What both sides have is left alone; of the rest
+
+    a wanted end before the stable takes the smallest end that is too many,
+    then an end before the stable that is too many takes the smallest that is wanted,
+    then, if the identity is still free, removals and inserts make the counts equal.
+
+What the output has promised stays (L4), and what the decider need not know counts on neither
+side (`heed`, L9).  Then the bag is frozen and leaves, or `schedule_bags` notes when to look at
+it again: at the smallest open end of anybody, and for every replica that contradicts it.
+
+The kernels stop when there is no room for the next bag, and can go on from there.
+
+Papers: LMerge IV-E, Algorithm R4, lines 16 to 30, with errata L4, L9, L11, L14 and L15; D5.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, Ints
+from anabranch.batch.index import START
+from anabranch.batch.kernel import kernel, part
+from anabranch.operators.merge.bags import (
+    OUT_BLOCK,
+    SHOWN_BLOCK,
+    Bags,
+    change_output,
+    count_at,
+    end_at,
+    has_room,
+    size,
+    total,
+)
+from anabranch.operators.merge.layout import (
+    BAG,
+    CONFLICT,
+    DONE,
+    ENDS,
+    HALF_FROZEN,
+    OUT,
+)
+from anabranch.operators.merge.reconcile import (
+    CONFLICTS,
+    GAPS,
+    Found,
+    Scope,
+    is_unsure,
+    note_conflict,
+    pass_by,
+    put,
+)
+from anabranch.operators.state.blocks import BLOCK_BITS
+from anabranch.operators.state.events import ABSENT, FLAGS
+
+EXTRA: Final = 0
+LACK: Final = 1
+"""The rows of `bags` and the places of `counts`: ends that are too many, and that lack."""
+
+
+class Scratch(NamedTuple):
+    """What one visit writes down: the ends that are too many and those that lack, ascending."""
+
+    bags: Ints
+    counts: Ints
+
+
+def scratch_for(events: int) -> Scratch:
+    """Room for identities with so many events."""
+    return Scratch(np.empty((2, max(64, events)), np.int64), np.zeros(2, np.int64))
+
+
+@part
+def is_room(bags: Bags, scratch: Scratch, events: int) -> bool:
+    """Whether an identity with so many events can be visited."""
+    return has_room(bags, 2 * events) and events <= scratch.bags.shape[1]
+
+
+@kernel
+def visit_bags(
+    nodes: Ints,
+    begin: int,
+    scope: Scope,
+    rows: Ints,
+    changed: Ints,
+    missing: Ints,
+    bags: Bags,
+    scratch: Scratch,
+    found: Found,
+) -> int:
+    """Visit the bags from `begin` on; returns where it had to stop, or how many."""
+    for k in range(begin, nodes.size):
+        node, record = nodes[k], rows[nodes[k], OUT]
+        start, flags = rows[node, START], rows[node, FLAGS]
+        if flags & DONE:
+            continue
+        have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + scope.decider]
+        if not is_room(bags, scratch, total(bags, have) + total(bags, want)):
+            return k
+        is_free = start >= scope.frontier
+        since, skipped = ABSENT, 0
+        if not is_free:
+            since, skipped = heed(bags, have, want, scope)
+        compare_from(bags, have, want, since, skipped, scratch)
+        if is_unsure(start, scope) and not (is_free and took_back(bags, want)):
+            spare(bags, record, scope, scratch)
+        if not is_free and not flags & CONFLICT and is_denied(scratch, scope.frontier):
+            note_conflict(rows, node, flags, missing)
+            flags |= CONFLICT
+            found.counts[CONFLICTS] += 1
+            changed[node >> BLOCK_BITS] = scope.mark
+        if want == ABSENT and is_bag_gap(bags, rows, node, scope):
+            put(found, GAPS, node)
+        if is_free and scope.shrink_only:
+            make_equal(bags, record, scratch)
+        else:
+            agree(bags, record, is_free, scope, scratch)
+        if bags.records[record, OUT_BLOCK] != bags.records[record, SHOWN_BLOCK]:
+            changed[node >> BLOCK_BITS] = scope.mark
+        out = bags.records[record, OUT_BLOCK]
+        ends, removed = size(bags, out), want != ABSENT
+        last = end_at(bags, out, ends - 1) if ends > 0 else ABSENT
+        flags = pass_by(rows, node, flags, last, removed, scope, missing, found)
+        rows[node, FLAGS] = flags
+    return nodes.size
+
+
+@kernel
+def heed(bags: Bags, have: int, want: int, scope: Scope) -> tuple[int, int]:
+    """Of a half-frozen bag, what the decider and the output need not agree on (L9, D5).
+
+    Ends before the first number returned count on neither side; of the decider's others, the
+    second is how many are left out, the smallest first: the output has no event for them, and
+    they end before the decider's guarantee.
+    """
+    since = min(int(scope.frontier), int(scope.guarantee))
+    if scope.guarantee <= scope.frontier:
+        return since, 0
+    ours, theirs, unsure = 0, 0, 0
+    for k in range(size(bags, have)):
+        if end_at(bags, have, k) >= since:
+            ours += count_at(bags, have, k)
+    for k in range(size(bags, want)):
+        end, count = end_at(bags, want, k), count_at(bags, want, k)
+        if end >= since:
+            theirs += count
+            if end < scope.guarantee:
+                unsure += count
+    return since, min(unsure, max(theirs - ours, 0))
+
+
+@kernel
+def compare_from(
+    bags: Bags, have: int, want: int, since: int, skipped: int, scratch: Scratch
+) -> None:
+    """Write down the ends that are too many in `have`, and those that it lacks.
+
+    Ends before `since` do not count, nor do the smallest `skipped` of `want`.
+    """
+    counts = scratch.counts
+    counts[EXTRA] = counts[LACK] = 0
+    ours, theirs = size(bags, have), size(bags, want)
+    i, j = 0, 0
+    while i < ours and end_at(bags, have, i) < since:
+        i += 1
+    while j < theirs and end_at(bags, want, j) < since:
+        j += 1
+    while i < ours or j < theirs:
+        is_ours = j == theirs or (i < ours and end_at(bags, have, i) <= end_at(bags, want, j))
+        is_theirs = i == ours or (j < theirs and end_at(bags, want, j) <= end_at(bags, have, i))
+        end, more = 0, 0
+        if is_ours:
+            end, more = end_at(bags, have, i), count_at(bags, have, i)
+            i += 1
+        if is_theirs:
+            end, wanted = end_at(bags, want, j), count_at(bags, want, j)
+            left_out = min(skipped, wanted)
+            skipped -= left_out
+            more -= wanted - left_out
+            j += 1
+        which = EXTRA if more > 0 else LACK
+        for _ in range(abs(more)):
+            scratch.bags[which, counts[which]] = end
+            counts[which] += 1
+
+
+@part
+def compare(bags: Bags, have: int, want: int, scratch: Scratch) -> None:
+    """The same for all ends."""
+    compare_from(bags, have, want, ABSENT, 0, scratch)
+
+
+@part
+def took_back(bags: Bags, want: int) -> bool:
+    """Whether the decider has removed all events of the identity."""
+    return want != ABSENT and total(bags, want) == 0
+
+
+@kernel
+def spare(bags: Bags, record: int, scope: Scope, scratch: Scratch) -> None:
+    """Leave alone what a promoted replica need not know, but not beyond its guarantee.
+
+    These events are not among the extra ones any more.
+    """
+    extra, extras = scratch.bags[EXTRA], scratch.counts[EXTRA]
+    count = max(extras - scratch.counts[LACK], 0)
+    for k in range(count):
+        if extra[k] > scope.guarantee:
+            change_output(bags, record, extra[k], scope.guarantee)
+    for k in range(count, extras):
+        extra[k - count] = extra[k]
+    scratch.counts[EXTRA] = extras - count
+
+
+@part
+def is_denied(scratch: Scratch, frontier: int) -> bool:
+    """Whether the decider cannot have promised what an output at this frontier has."""
+    extras, lacks = scratch.counts[EXTRA], scratch.counts[LACK]
+    return bool(
+        extras != lacks
+        or (extras > 0 and scratch.bags[EXTRA, 0] < frontier)
+        or (lacks > 0 and scratch.bags[LACK, 0] < frontier)
+    )
+
+
+@part
+def is_bag_gap(bags: Bags, rows: Ints, node: int, scope: Scope) -> bool:
+    """Whether the decider, who never mentioned this identity, should know it by now."""
+    if is_unsure(rows[node, START], scope):
+        return False
+    out = bags.records[rows[node, OUT], OUT_BLOCK]
+    ends = size(bags, out)
+    if rows[node, FLAGS] & HALF_FROZEN:
+        return ends > 0 and end_at(bags, out, ends - 1) < scope.time
+    events = total(bags, out)
+    for column in range(ENDS, rows.shape[1]):
+        events += total(bags, rows[node, column])
+    return events > 0
+
+
+@kernel
+def agree(bags: Bags, record: int, is_free: bool, scope: Scope, scratch: Scratch) -> None:  # noqa: FBT001
+    """Correct what cannot be corrected after the stable (erratum L11)."""
+    extra, lack, time = scratch.bags[EXTRA], scratch.bags[LACK], scope.time
+    extras, lacks = scratch.counts[EXTRA], scratch.counts[LACK]
+    e, w = 0, 0
+    if not is_free:
+        e, w = keep_promise(extra, extras, lack, lacks, scope.frontier)
+    while w < lacks and lack[w] < time:
+        if e < extras:
+            change_output(bags, record, extra[e], lack[w])
+            e += 1
+        elif is_free:
+            change_output(bags, record, ABSENT, lack[w])
+        w += 1
+    while e < extras and extra[e] < time:
+        if w < lacks:
+            change_output(bags, record, extra[e], lack[w])
+            w += 1
+        elif is_free:
+            change_output(bags, record, extra[e], ABSENT)
+        e += 1
+    if is_free:
+        surplus = (extras - e) - (lacks - w)
+        for k in range(surplus):
+            change_output(bags, record, extra[e + k], ABSENT)
+        for k in range(-surplus):
+            change_output(bags, record, ABSENT, lack[w + k])
+
+
+@part
+def keep_promise(
+    extra: Ints, extras: int, lack: Ints, lacks: int, frontier: int
+) -> tuple[int, int]:
+    """Where the ends begin that may still change; wanted ones are not before the frontier.
+
+    A frozen end takes the place of a wanted one that is before the frontier too, or for which
+    no event is left that may still change.
+    """
+    e, w = 0, 0
+    while e < extras and extra[e] < frontier:
+        e += 1
+    while w < lacks and lack[w] < frontier:
+        w += 1
+    w = min(e, max(w, lacks - (extras - e)))
+    for k in range(w, lacks):
+        lack[k] = max(lack[k], frontier)
+    while e < extras and w < lacks and extra[e] == frontier and lack[w] == frontier:
+        e += 1
+        w += 1
+    return e, w
+
+
+@kernel
+def make_equal(bags: Bags, record: int, scratch: Scratch) -> None:
+    """Shorten where that is possible; what is left is removed, then inserted (L14)."""
+    extra, lack = scratch.bags[EXTRA], scratch.bags[LACK]
+    e = 0
+    for w in range(scratch.counts[LACK]):
+        while e < scratch.counts[EXTRA] and extra[e] < lack[w]:
+            change_output(bags, record, extra[e], ABSENT)
+            e += 1
+        if e < scratch.counts[EXTRA]:
+            change_output(bags, record, extra[e], lack[w])
+            e += 1
+        else:
+            change_output(bags, record, ABSENT, lack[w])
+    for k in range(e, scratch.counts[EXTRA]):
+        change_output(bags, record, extra[k], ABSENT)
+
+
+@kernel
+def schedule_bags(
+    nodes: Ints, frontier: int, rows: Ints, bags: Bags, dues: Ints, pends: Ints
+) -> tuple[int, int]:
+    """When to look at half-frozen bags again, and for whom; how many of both.
+
+    Nothing happens to a bag before the smallest end, of anybody, that is not behind the
+    frontier; except that a replica contradicts it already, which counts when it decides.
+    """
+    listed, pended = 0, 0
+    for k in range(nodes.size):
+        node = nodes[k]
+        start = rows[node, START]
+        if rows[node, FLAGS] & (BAG | DONE) != BAG or start >= frontier:
+            continue
+        out = bags.records[rows[node, OUT], OUT_BLOCK]
+        due = first_open(bags, out, frontier)
+        for column in range(ENDS, rows.shape[1]):
+            theirs = rows[node, column]
+            due = min(due, first_open(bags, theirs, frontier))
+            if theirs != ABSENT and contradicts(bags, out, theirs, frontier):
+                pends[0, pended], pends[1, pended] = column - ENDS, start
+                pends[2, pended] = node
+                pended += 1
+        if due < FOREVER_UNITS:
+            dues[0, listed], dues[1, listed] = due, node
+            listed += 1
+    return listed, pended
+
+
+@part
+def first_open(bags: Bags, at: int, frontier: int) -> int:
+    """The smallest end that is not before the frontier, or FOREVER."""
+    for k in range(size(bags, at)):
+        if end_at(bags, at, k) >= frontier:
+            return end_at(bags, at, k)
+    return int(FOREVER_UNITS)
+
+
+@part
+def contradicts(bags: Bags, out: int, theirs: int, frontier: int) -> bool:
+    """Whether a replica has more or fewer events, or other ends behind the frontier."""
+    if total(bags, out) != total(bags, theirs):
+        return True
+    for k in range(size(bags, out)):
+        if end_at(bags, out, k) >= frontier:
+            return k < size(bags, theirs) and end_at(bags, theirs, k) < frontier
+        if k >= size(bags, theirs) or end_at(bags, theirs, k) != end_at(bags, out, k):
+            return True
+        if count_at(bags, theirs, k) != count_at(bags, out, k):
+            return True
+    return False

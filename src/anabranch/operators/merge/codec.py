@@ -1,0 +1,247 @@
+"""The state of a merge in parts, so that a save writes only what changed since the last one.
+
+    control      always: the replicas with the header, the list of blocks, an empty payload
+    nodes/K      the rows with the numbers of block K, without their payloads
+    payload/K    the payloads of that block; written only when a row got a number in it
+    names/K      the names with the numbers of block K; never changed when full
+
+A block without rows has no parts.  A part may hold more than is true (payloads of rows that
+left, names that were forgotten): the control decides; see `operators.state.blocks`.
+
+Of a row its end on the output is written as `lasts` after its start, and the end of the
+attachment with serial 7 as `later_7` after that: events of a stream last equally long, more
+often than not, and replicas agree, so that these take hardly any room when they are
+compressed.  Differences wrap around, there and back.  The hash of a payload would take more
+room than all of these; it is computed again.  A bag has its ends in the column `bag`: serial
+(or -1 for the output), end and count of each.  A policy that holds inserts back adds what is
+held.
+
+What a save costs: control (about 100 bytes per block of 1,024 events) and the changed blocks.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from anabranch.batch.batch import Ints
+from anabranch.batch.columns import Column
+from anabranch.batch.hashing import hash_columns
+from anabranch.batch.index import HIGH, LOW, NOBODY, START
+from anabranch.batch.schema import ElementSchema
+from anabranch.batch.store import read_table
+from anabranch.operators.merge.bags import ends_of, fill_bags
+from anabranch.operators.merge.govern import View
+from anabranch.operators.merge.hold import END, NUMBER, PER_REPLICA
+from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WITHDRAWN
+from anabranch.operators.merge.members_codec import members_table, read_members
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.merge.table import Nodes
+from anabranch.operators.state.blocks import Blocks, Saved, read_blocks
+from anabranch.operators.state.codec import StateKind, column_of, to_table
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
+from anabranch.operators.state.final_names import FinalNames
+from anabranch.operators.state.parts import Control, open_control, restore_names, save
+
+KIND: Final = StateKind("anabranch merge", version=1)
+
+_OUTPUT: Final = -1
+"""Instead of a serial: the output."""
+_BAG: Final = pa.field("bag", pa.list_(pa.int64()))
+
+
+def write_parts(state: MergeState, since: int | None) -> Saved:
+    """The parts that changed after the mark `since`, or all; and those that are gone."""
+    head, held = control_table(state), NodesInBlocks(state)
+    return save(head, held, state.schema.payload, since, state.final_names)
+
+
+def read_parts(parts: Mapping[str, bytes], schema: ElementSchema) -> MergeState:
+    """The state that was saved last."""
+    control = open_control(parts, KIND, schema)
+    state = _new_state(schema, control)
+    _read_rows(state, parts, control)
+    restore_names(state.final_names, parts, control, KIND)
+    return state.restored()
+
+
+def control_table(state: MergeState) -> pa.Table:
+    """The replicas, with the header of the state."""
+    header = KIND.header(
+        time=state.schema.time.value,
+        case=state.case.name,
+        policy=json.dumps(state.policy.to_dict()),
+        frontier=state.frontier,
+        conflicts=state.conflicts,
+        next_rank=state.next_rank,
+        settled=state.final_names.first,
+        mark=state.mark,
+        next_number=state.next_number,
+        view=json.dumps(state.view),
+    )
+    more = {"highest": state.highest} if state.is_governed else {}
+    return members_table(state.members, header, more)
+
+
+def _new_state(schema: ElementSchema, control: Control) -> MergeState:
+    """A state without events, as the control describes it."""
+    header, plain = control.header, replace(schema, has_seq=False, has_replica=False)
+    members = read_members(control.head, header)
+    followed, chosen, sure, voters, frontier = json.loads(header["view"])
+    state = MergeState(
+        plain,
+        header["case"] == "R3",
+        Policy.from_dict(json.loads(header["policy"])),
+        members,
+        Nodes(plain.payload, replicas=len(members)),
+        FinalNames(int(header["settled"])),
+        frontier=int(header["frontier"]),
+        conflicts=int(header["conflicts"]),
+        next_rank=int(header["next_rank"]),
+        mark=int(header["mark"]),
+        next_number=int(header["next_number"]),
+        view=View(followed, chosen, sure, tuple(voters), frontier),
+    )
+    if state.is_governed:
+        state.highest = column_of(control.head, "highest").copy()
+        state.held = np.empty((0, PER_REPLICA * len(members)), np.int64)
+    return state
+
+
+@dataclass(frozen=True)
+class NodesInBlocks:
+    """The rows of a state with the tables that are written of some of them."""
+
+    at_once: ClassVar[bool] = True
+
+    state: MergeState
+
+    def blocks(self) -> Blocks:
+        """Their blocks; views."""
+        return self.state.nodes.blocks()
+
+    def ids(self, block: int) -> Ints:
+        """The rows of a block."""
+        return self.state.nodes.ids_in(block)
+
+    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
+        """These rows."""
+        return (node_table(self.state, ids),)
+
+    def payload(self, ids: Ints) -> pa.Table:
+        """Their payloads."""
+        return self.state.nodes.payload(ids).replace_schema_metadata(None)
+
+
+def node_table(state: MergeState, ids: Ints) -> pa.Table:
+    """These rows, without what their payloads tell."""
+    rows = state.nodes.rows[ids]
+    is_bag = rows[:, FLAGS] & BAG != 0
+    rows[np.ix_(is_bag, [OUT, *range(ENDS, rows.shape[1])])] = ABSENT
+    start, out = rows[:, START], rows[:, OUT]
+    columns: dict[str, NDArray[Any]] = {
+        "node": ids,
+        "start": start,
+        "rank": np.where(out == ABSENT, ABSENT, rows[:, RANK]),
+        "lasts": out - start,
+        "in_conflict": (rows[:, FLAGS] & CONFLICT != 0).astype(np.int8),
+    }
+    serials = state.members.serial.tolist()
+    for i, serial in enumerate(serials):
+        columns[f"later_{serial}"] = rows[:, ENDS + i] - out
+    if state.is_governed:
+        columns["withdrawn"] = (rows[:, FLAGS] & WITHDRAWN != 0).astype(np.int8)
+        for i, serial in enumerate(serials):
+            held = state.held[ids, PER_REPLICA * i : PER_REPLICA * (i + 1)]
+            columns[f"held_{serial}"] = held[:, NUMBER]
+            columns[f"held_end_{serial}"] = held[:, END]
+    table = to_table(columns)
+    return table.append_column(_BAG, _bags(state, ids, is_bag)) if is_bag.any() else table
+
+
+def _bags(state: MergeState, ids: Ints, is_bag: NDArray[np.bool_]) -> pa.Array:
+    """Of each row that is a bag (serial, end, count) of each of its ends, in one list."""
+    rows, serials = state.nodes.rows, np.append(_OUTPUT, state.members.serial)
+    columns = np.append(OUT, np.arange(ENDS, rows.shape[1]))
+    found = ends_of(state.nodes.bags, rows, ids[is_bag], columns)
+    sizes = np.zeros(len(ids), np.int64)
+    sizes[is_bag] = 3 * np.bincount(found[:, 0], minlength=int(is_bag.sum()))
+    values = np.stack((serials[found[:, 1]], found[:, 2], found[:, 3]), axis=1).ravel()
+    offsets = np.append(0, np.cumsum(sizes)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+
+def _read_rows(state: MergeState, parts: Mapping[str, bytes], control: Control) -> None:
+    none = node_table(state, np.empty(0, np.int64))
+    tables, payloads, all_rows = [none], [control.empty], [_rows_of(state, none, [])]
+    for nodes, _, payload in read_blocks(parts, control.blocks, KIND):
+        columns = read_table(payload) if payload.num_columns else []
+        tables.append(nodes)
+        payloads.append(payload)
+        all_rows.append(_rows_of(state, nodes, columns))
+    ids = np.concatenate([column_of(table, "node") for table in tables])
+    held = read_table(pa.concat_tables(payloads)) if len(control.empty.schema) else []
+    state.nodes.restore(ids, np.concatenate(all_rows), held, 0)
+    state.nodes.date(control.blocks)
+    if state.is_governed:
+        _read_held(state, tables)
+    for table in tables:
+        if _BAG.name in table.column_names:
+            _read_bags(state, table)
+
+
+def _rows_of(state: MergeState, nodes: pa.Table, payload: Sequence[Column]) -> Ints:
+    """The rows of a table of nodes; who is not attached any more is left out."""
+    members = state.members
+    rows = np.zeros((nodes.num_rows, ENDS + len(members)), np.int64)
+    rows[:, START], rows[:, RANK] = column_of(nodes, "start"), column_of(nodes, "rank")
+    names = hash_columns(payload, len(rows)).view(np.int64)
+    rows[:, LOW], rows[:, HIGH] = names[:, 0], names[:, 1]
+    out = rows[:, START] + column_of(nodes, "lasts")
+    rows[:, OUT], rows[:, FLAGS] = out, LIVE
+    rows[column_of(nodes, "in_conflict") != 0, FLAGS] |= CONFLICT
+    if "withdrawn" in nodes.column_names:
+        rows[column_of(nodes, "withdrawn") != 0, FLAGS] |= WITHDRAWN
+    for i, serial in enumerate(members.serial.tolist()):
+        name = f"later_{serial}"
+        # Who was attached after this was written has mentioned nothing here.
+        is_there = name in nodes.column_names
+        rows[:, ENDS + i] = out + column_of(nodes, name) if is_there else ABSENT
+    return rows
+
+
+def _read_held(state: MergeState, tables: Sequence[pa.Table]) -> None:
+    """Fill what is held back, of the replicas that are still attached."""
+    serials = state.members.serial.tolist()
+    state.held = np.full((len(state.nodes.rows), PER_REPLICA * len(serials)), NOBODY, np.int64)
+    for table in tables:
+        ids = column_of(table, "node")
+        for i, serial in enumerate(serials):
+            if f"held_{serial}" in table.column_names:
+                at = PER_REPLICA * i
+                state.held[ids, at + NUMBER] = column_of(table, f"held_{serial}")
+                state.held[ids, at + END] = column_of(table, f"held_end_{serial}")
+    state.pending = int((state.held[:, NUMBER::PER_REPLICA] != NOBODY).sum())
+
+
+def _read_bags(state: MergeState, table: pa.Table) -> None:
+    """Turn rows into the bags that `_bags` has written, without who is not attached."""
+    nodes, ids = state.nodes, column_of(table, "node")
+    lists = table.column(_BAG.name).combine_chunks()
+    sizes = np.diff(lists.offsets.to_numpy()) // 3
+    values = lists.flatten().to_numpy().reshape(-1, 3)
+    serials = np.append(_OUTPUT, state.members.serial)
+    columns = np.append(OUT, np.arange(ENDS, nodes.rows.shape[1]))
+    is_bag = sizes > 0
+    place = np.repeat(np.arange(int(is_bag.sum())), sizes[is_bag])
+    known = np.isin(values[:, 0], serials)
+    order = np.argsort(serials)
+    column = order[np.searchsorted(serials[order], values[known, 0])]
+    ends = np.stack((place[known], column, values[known, 1], values[known, 2]), axis=1)
+    nodes.make_room_in_bags(int(ends[:, 3].sum()) + len(ends), int(is_bag.sum()))
+    fill_bags(nodes.bags, nodes.rows, ids[is_bag], columns, ends)

@@ -1,0 +1,368 @@
+"""Policies as data: who may bring an event, and whose end it takes, asked when a step ends.
+
+A policy is asked once per step, after the frontier has moved, about the events that the step's
+elements mention; if whom it asks has changed (another leader, a vote, a frontier), also about
+the events that wait, or about all if it follows a replica.  It is asked in the order of the
+elements, so that the last adjust of a step is the last that `always` shows.
+
+    bring     may somebody bring an event that is not on the output, and with which end
+    follow    the end that a replica gives an event that is there
+
+What a stable forces has been done before (`reconcile`): a policy only decides what nothing
+forces yet.  The reference, which asks after every element, is `reference.r3_view` and
+`reference.r3_output.Output.follow`; with steps of one element the two agree.
+
+Papers: LMerge V-A, locations 1 and 2; errata D8, L14.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from anabranch.batch.batch import ADJUST, NEVER_UNITS, Codes, Ints, Mask
+from anabranch.batch.index import NOBODY, START
+from anabranch.batch.kernel import kernel, part
+from anabranch.operators.contract import Reason
+from anabranch.operators.merge.judge import Elements
+from anabranch.operators.merge.layout import DONE, ENDS, OUT, RANK, TOUCHED, WITHDRAWN
+from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.policy import (
+    Always,
+    First,
+    Follow,
+    FollowLeader,
+    HalfFrozen,
+    HighestStart,
+    MostFree,
+    Policy,
+    Quorum,
+)
+from anabranch.operators.merge.reconcile import pend_row
+from anabranch.operators.merge.table import Nodes
+from anabranch.operators.state.blocks import BLOCK_BITS
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
+
+_KNOWN: Final = Reason.KNOWN.code
+_NOTED: Final = Reason.NOTED.code
+
+FIRST: Final = 0
+CHOSEN: Final = 1
+SURE: Final = 2
+QUORUM: Final = 3
+"""Who may bring an event: any replica; the chosen one; the chosen one, once the event is half
+frozen in it; any of those that vote, if enough do."""
+
+
+BRINGER_BITS: Final = 32
+"""Of the RANK of an event that a step brings: these bits are the replica that may bring it."""
+
+
+class View(NamedTuple):
+    """Whom the policy asks at the moment; parts that it does not need stay as they are here.
+
+    `followed`: whose ends the output takes on.  `chosen`: who brings events.  `sure`: how far
+    that one's frontier is.  `voters`: who counts for a quorum.  `frontier`: the output's, as
+    far as following depends on it.  Replicas are named by their serial numbers.
+    """
+
+    followed: int = NOBODY
+    chosen: int = NOBODY
+    sure: int = int(NEVER_UNITS)
+    voters: tuple[int, ...] = ()
+    frontier: int = int(NEVER_UNITS)
+
+
+class Rules(NamedTuple):
+    """The policy and its view as kernels take them; replicas are columns.
+
+    `frontier` is the output's, `reached` those of the replicas.  `votes` are the replicas that
+    may vote, `needed` how many of them it takes.
+    """
+
+    inserts: int
+    always: bool
+    shrink_only: bool
+    keeps: bool
+    frontier: int
+    followed: int
+    chosen: int
+    sure: int
+    needed: int
+    votes: Mask
+    reached: Ints
+    mark: int
+
+
+class Looked(NamedTuple):
+    """What the looks of one step write down: events whose end changed, pends, and counts."""
+
+    changed: Ints
+    pends: Ints
+    counts: Ints
+    blocks: Ints
+
+
+CHANGES: Final = 0
+PENDS: Final = 1
+VISITS: Final = 2
+"""The places of `Looked.counts`."""
+
+
+def is_governed(policy: Policy) -> bool:
+    """Whether a policy asks for more than `publish` and `reconcile` do by themselves."""
+    default = Policy()
+    return policy.inserts != default.inserts or policy.adjusts != default.adjusts
+
+
+def keeps(policy: Policy) -> bool:
+    """Whether an event that is on the output is never removed."""
+    return isinstance(policy.inserts, HalfFrozen)
+
+
+def look(
+    policy: Policy,
+    members: Members,
+    nodes: Nodes,
+    highest: Ints,
+    *,
+    frontier: int,
+    before: View,
+) -> View:
+    """The view of this policy, now."""
+    joined = members.joined(frontier)
+    view = View()
+    if isinstance(policy.adjusts, FollowLeader):
+        view = view._replace(followed=_best(members, joined, members.frontier, before.followed))
+    elif isinstance(policy.adjusts, Follow):
+        row = members.find(policy.adjusts.replica)
+        if row is not None and joined[row]:
+            view = view._replace(followed=int(members.serial[row]))
+    if view.followed != NOBODY:
+        view = view._replace(frontier=frontier)
+    if isinstance(policy.inserts, First):
+        return view
+    if isinstance(policy.inserts, Quorum):
+        return view._replace(voters=tuple(members.serial[joined].tolist()))
+    scores = _scores(policy, members, nodes, highest, frontier)
+    chosen = _best(members, joined, scores, before.chosen)
+    if chosen != NOBODY and keeps(policy):
+        row = int(np.flatnonzero(members.serial == chosen)[0])
+        view = view._replace(sure=int(members.frontier[row]))
+    return view._replace(chosen=chosen)
+
+
+def _scores(
+    policy: Policy, members: Members, nodes: Nodes, highest: Ints, frontier: int
+) -> Ints:
+    """By what the chosen replica is the greatest."""
+    if isinstance(policy.inserts, HighestStart):
+        return highest
+    if isinstance(policy.inserts, MostFree):
+        counts = np.zeros(len(members), np.int64)
+        count_free(nodes.rows, nodes.used, frontier, counts)
+        return counts
+    return members.frontier
+
+
+def _best(members: Members, joined: Mask, scores: Ints, before: int) -> int:
+    """The serial of the joined replica with the greatest score; of equals the one before."""
+    rows = np.flatnonzero(joined)
+    if not len(rows):
+        return NOBODY
+    best = rows[scores[rows].argmax()]
+    held = rows[members.serial[rows] == before]
+    if len(held) and scores[held[0]] >= scores[best]:
+        best = held[0]
+    return int(members.serial[best])
+
+
+def rules_of(policy: Policy, view: View, members: Members, frontier: int, mark: int) -> Rules:
+    """The policy and its view, for kernels."""
+    inserts, serials = policy.inserts, members.serial
+    kinds = {First: FIRST, HalfFrozen: SURE, Quorum: QUORUM}
+    votes = np.isin(serials, np.array(view.voters, np.int64))
+    return Rules(
+        kinds.get(type(inserts), CHOSEN),
+        isinstance(policy.adjusts, Always),
+        policy.shrink_only,
+        keeps(policy),
+        frontier,
+        _column(serials, view.followed),
+        _column(serials, view.chosen),
+        view.sure,
+        inserts.needed(len(view.voters)) if isinstance(inserts, Quorum) else 0,
+        votes,
+        members.frontier,
+        mark,
+    )
+
+
+def _column(serials: Ints, serial: int) -> int:
+    found = np.flatnonzero(serials == serial)
+    return int(found[0]) if len(found) else NOBODY
+
+
+def looked_at(events: int, replicas: int, blocks: Ints) -> Looked:
+    """Room for so many looks."""
+    pends = np.empty((3, events * replicas), np.int64)
+    return Looked(np.empty(events, np.int64), pends, np.zeros(3, np.int64), blocks)
+
+
+@kernel
+def count_free(rows: Ints, used: int, frontier: int, counts: Ints) -> None:
+    """How many events that may still start each replica has."""
+    for node in range(used):
+        start = rows[node, START]
+        if rows[node, FLAGS] & (LIVE | DONE) == LIVE and start >= frontier:
+            for replica in range(counts.size):
+                counts[replica] += rows[node, ENDS + replica] > start
+
+
+@kernel
+def mark_touched(elements: Elements, reasons: Codes, rows: Ints) -> None:
+    """Flag the events of which an element was believed."""
+    for i in range(reasons.size):
+        if reasons[i] == _KNOWN or reasons[i] == _NOTED:
+            rows[elements.node[i], FLAGS] |= TOUCHED
+
+
+@kernel
+def govern_rest(rows: Ints, used: int, rules: Rules, looked: Looked) -> None:
+    """Ask about the events that wait, or about all if a replica is followed.
+
+    Those that elements of this step mention are left to `govern_touched`.
+    """
+    for node in range(used):
+        if rows[node, FLAGS] & (LIVE | DONE | TOUCHED) != LIVE:
+            continue
+        if rows[node, OUT] == ABSENT or rules.followed != NOBODY:
+            looked.counts[VISITS] += 1
+            govern_event(rows, node, NOBODY, 0, 0, rules, looked)
+
+
+@kernel
+def govern_touched(
+    elements: Elements, reasons: Codes, rows: Ints, rules: Rules, looked: Looked
+) -> None:
+    """Ask about the event of each element that was believed, in their order."""
+    for i in range(reasons.size):
+        if reasons[i] != _KNOWN and reasons[i] != _NOTED:
+            continue
+        node = elements.node[i]
+        if rows[node, FLAGS] & DONE:
+            continue
+        old_end, end = 0, 0
+        if elements.kind[i] == ADJUST:
+            old_end, end = elements.old_end[i], elements.end[i]
+        govern_event(rows, node, elements.replica[i], old_end, end, rules, looked)
+
+
+@part
+def govern_event(
+    rows: Ints, node: int, speaker: int, old_end: int, end: int, rules: Rules, looked: Looked
+) -> None:
+    """Ask about one event; an adjust of it has two different ends, else they are 0."""
+    before, followed = rows[node, OUT], rules.followed
+    if before == ABSENT:
+        bring(rows, node, speaker, rules)
+    elif followed != NOBODY:
+        theirs = rows[node, ENDS + followed]
+        if theirs != ABSENT:
+            follow(rows, node, theirs, followed, end > old_end, rules)
+    elif (
+        rules.always
+        and old_end != end
+        and min(old_end, end) >= rules.frontier
+        and rows[node, ENDS + speaker] == end
+    ):
+        # What its replica has revised again within the step is not shown.
+        follow(rows, node, end, speaker, end > old_end, rules)
+    after, counts = rows[node, OUT], looked.counts
+    if after != before:
+        looked.changed[counts[CHANGES]] = node
+        counts[CHANGES] += 1
+        looked.blocks[node >> BLOCK_BITS] = rules.mark
+        if after > before:
+            counts[PENDS] = pend_row(rows, node, before, after, looked.pends, counts[PENDS])
+
+
+@part
+def has(rows: Ints, node: int, replica: int) -> bool:
+    """Whether this replica has the event."""
+    return bool(rows[node, ENDS + replica] > rows[node, START])
+
+
+@part
+def bring(rows: Ints, node: int, speaker: int, rules: Rules) -> None:
+    """Bring an event to the output, if the policy lets somebody.
+
+    RANK then names the replica whose element asked for it, if one did, and who may bring it.
+    """
+    start, followed = rows[node, START], rules.followed
+    if followed != NOBODY and rows[node, ENDS + followed] == start:
+        return
+    if speaker != NOBODY and not has(rows, node, speaker):
+        speaker = NOBODY
+    if rows[node, FLAGS] & WITHDRAWN and speaker == NOBODY:
+        return
+    one = allowed(rows, node, speaker, rules)
+    if one == NOBODY:
+        return
+    # An event that cannot be removed again must not be shown too short for shrink_only: only
+    # the one in which it is half frozen knows that its end will not be longer.
+    giver = one
+    lasting = rules.shrink_only and rules.keeps
+    if followed != NOBODY and not lasting and has(rows, node, followed):
+        giver = followed
+    rows[node, OUT] = rows[node, ENDS + giver]
+    rows[node, RANK] = (int(speaker + 1) << BRINGER_BITS) | one
+    rows[node, FLAGS] &= ~WITHDRAWN
+
+
+@part
+def allowed(rows: Ints, node: int, speaker: int, rules: Rules) -> int:
+    """Who may bring an event that is not on the output; NOBODY while it must wait."""
+    if rules.inserts == FIRST:
+        if speaker != NOBODY:
+            return speaker
+        for replica in range(rules.reached.size):
+            if has(rows, node, replica):
+                return replica
+        return NOBODY
+    if rules.inserts == QUORUM:
+        return elected(rows, node, speaker, rules)
+    if rules.inserts == SURE and rows[node, START] >= rules.sure:
+        return NOBODY
+    chosen = rules.chosen
+    return chosen if chosen != NOBODY and has(rows, node, chosen) else NOBODY
+
+
+@part
+def elected(rows: Ints, node: int, speaker: int, rules: Rules) -> int:
+    """Who brings an event for which enough replicas vote; NOBODY if too few do."""
+    votes, first = 0, NOBODY
+    for replica in range(rules.votes.size):
+        if rules.votes[replica] and has(rows, node, replica):
+            votes += 1
+            if first == NOBODY:
+                first = replica
+    if votes < rules.needed:
+        return NOBODY
+    return speaker if speaker != NOBODY and rules.votes[speaker] else first
+
+
+@part
+def follow(rows: Ints, node: int, end: int, source: int, lengthens: bool, rules: Rules) -> None:  # noqa: FBT001
+    """Give an event the end that this replica has, if that is possible before reconcile."""
+    start, out = rows[node, START], rows[node, OUT]
+    is_free = start >= rules.frontier and not rules.keeps
+    if end == start:
+        if is_free:
+            rows[node, OUT] = ABSENT
+            if rules.always:
+                rows[node, FLAGS] |= WITHDRAWN
+        return
+    # A shorter end that its replica can still take back would have to be lengthened again.
+    lasting = rules.reached[source] > start and (end < out or lengthens)
+    if end >= rules.frontier and (is_free or lasting or not rules.shrink_only):
+        rows[node, OUT] = end

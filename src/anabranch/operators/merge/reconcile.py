@@ -1,0 +1,271 @@
+"""What the output owes before its frontier moves: to agree with the replica that moves it.
+
+When a decider goes from `frontier` to `time`, an event that starts before `time`
+
+* is alive until `end` in the decider: it ends at max(end, frontier) on the output, if that or
+  its end on the output is before `time` (else there is no hurry);
+* is removed or unknown there, and starts before `frontier`: stays, for it was promised (L4);
+* is removed or unknown there, and does not: leaves the output.
+
+With `shrink_only` an event that becomes half frozen gets the decider's end at once, while it
+can still be removed and inserted anew (L14).  A policy that never removes events (`keeps`)
+treats each as promised.  A decider that was promoted need not know what ends before its
+guarantee, and denies what ends later (D5).
+
+Events whose end on the output is then before `time` are frozen and leave the state; under
+stable(FOREVER) all do (L15).  Only the events that the agenda names are visited;
+`bag_reconcile` visits those with several events of one identity.
+
+The reference is `reference.r3.MergeR3._reconcile` and `_agreed_end`.
+
+Papers: LMerge IV-D, Algorithm R3, lines 15 to 29, with errata L3, L4, L14 and L15; D5.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, Ints
+from anabranch.batch.index import LOW, START
+from anabranch.batch.kernel import kernel, part
+from anabranch.operators.merge.judge import is_alive
+from anabranch.operators.merge.layout import (
+    BAG,
+    CONFLICT,
+    DONE,
+    ENDS,
+    HALF_FROZEN,
+    OUT,
+    RANK,
+    REMOVED,
+    SHOWN,
+)
+from anabranch.operators.state.blocks import BLOCK_BITS
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
+
+CHANGED: Final = 0
+ENDED: Final = 1
+STAYS: Final = 2
+PASSES: Final = 3
+GAPS: Final = 4
+BAGS: Final = 5
+LISTS: Final = 6
+"""The lists that a visit appends to, and how many there are."""
+
+PENDS: Final = 6
+CONFLICTS: Final = 7
+VISITS: Final = 8
+COUNTS: Final = 9
+"""The further places of `counts`."""
+
+
+class Scope(NamedTuple):
+    """One move of the frontier: on whose behalf, from where to where, and by which rules.
+
+    `guarantee`: the decider may omit, or have wrongly, what ends before (ABSENT: it is
+    complete, L9); a guarantee beyond the frontier is that of a replica that was promoted.
+    `queued`: so many of the visited events came from the list of what is due.
+    """
+
+    decider: int
+    frontier: int
+    time: int
+    mark: int
+    guarantee: int
+    shrink_only: bool
+    keeps: bool
+    queued: int = 0
+
+
+class Found(NamedTuple):
+    """What the visits of one move write down: lists of events, and pends; see `agenda.pend`."""
+
+    lists: Ints
+    pends: Ints
+    counts: Ints
+
+
+def nothing_found(events: int, replicas: int) -> Found:
+    """Room for visits of so many events."""
+    lists, counts = np.empty((LISTS, events), np.int64), np.zeros(COUNTS, np.int64)
+    return Found(lists, np.empty((3, events * replicas), np.int64), counts)
+
+
+@kernel
+def visit_all(
+    ids: Ints, scope: Scope, rows: Ints, changed: Ints, missing: Ints, found: Found
+) -> None:
+    """Visit these rows; bags are listed, and left to `bag_reconcile`."""
+    counts, time = found.counts, scope.time
+    for k in range(ids.size):
+        node = ids[k]
+        counts[VISITS] += 1
+        flags, start, out = rows[node, FLAGS], rows[node, START], rows[node, OUT]
+        if flags & (LIVE | DONE) != LIVE or start >= time:
+            continue
+        if flags & BAG:
+            put(found, BAGS, node)
+            continue
+        cell = rows[node, ENDS + scope.decider]
+        end = heeded(start, cell, scope)
+        after = agreed(start, end, out, scope)
+        if out != ABSENT and not flags & CONFLICT and denies(start, end, scope):
+            note_conflict(rows, node, flags, missing)
+            flags |= CONFLICT
+            counts[CONFLICTS] += 1
+        if cell == ABSENT and is_gap(rows, node, flags, scope):
+            put(found, GAPS, node)
+        if after != out:
+            put(found, CHANGED, node)
+            if out == ABSENT:
+                rows[node, RANK] = scope.decider
+            if after > out:
+                counts[PENDS] = pend_row(rows, node, out, after, found.pends, counts[PENDS])
+        removed = after == ABSENT and end == start
+        flags = pass_by(rows, node, flags, after, removed, scope, missing, found)
+        if k < scope.queued and not flags & DONE:
+            put(found, STAYS, node)
+        if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
+            changed[node >> BLOCK_BITS] = scope.mark
+        rows[node, OUT], rows[node, FLAGS] = after, flags
+
+
+@part
+def pass_by(
+    rows: Ints,
+    node: int,
+    flags: int,
+    last: int,
+    removed: bool,  # noqa: FBT001
+    scope: Scope,
+    missing: Ints,
+    found: Found,
+) -> int:
+    """The flags of a row behind the frontier: it is frozen and leaves, or is half frozen.
+
+    `last` is its last end on the output; `removed`: it leaves with the decider's consent.
+    """
+    if last < scope.time or scope.time == FOREVER_UNITS:
+        if flags & HALF_FROZEN and not flags & CONFLICT:
+            count_missing(rows, node, missing, -1)
+        put(found, ENDED, node)
+        return flags | DONE | (REMOVED if removed else 0)
+    if not flags & HALF_FROZEN:
+        flags |= HALF_FROZEN
+        put(found, PASSES, node)
+        if not flags & CONFLICT:
+            count_missing(rows, node, missing, 1)
+    return flags
+
+
+@part
+def is_unsure(start: int, scope: Scope) -> bool:
+    """Whether a promoted decider need not know this event."""
+    return max(start, scope.frontier) < scope.guarantee
+
+
+@part
+def heeded(start: int, cell: int, scope: Scope) -> int:
+    """The decider's end; ABSENT where it may be wrong about an event that is half frozen."""
+    is_open = start >= scope.frontier or cell >= min(scope.frontier, scope.guarantee)
+    return cell if is_open else ABSENT
+
+
+@part
+def agreed(start: int, end: int, out: int, scope: Scope) -> int:
+    """The end that an event has on the output when this decider, who has `end`, has decided."""
+    is_free = start >= scope.frontier and not scope.keeps
+    if end > start:
+        wanted = max(end, scope.frontier)
+        is_due = wanted < scope.time or out < scope.time
+        return wanted if is_due or (scope.shrink_only and is_free) else out
+    if out == ABSENT:
+        return out
+    if is_unsure(start, scope) and (end == ABSENT or not is_free):
+        # It need not know what ends before its guarantee, and denies what ends later.
+        return min(out, scope.guarantee)
+    return ABSENT if is_free else out
+
+
+@part
+def denies(start: int, end: int, scope: Scope) -> bool:
+    """Whether the decider contradicts the output, which cannot follow it."""
+    if end > start:
+        return end < scope.frontier
+    is_free = start >= scope.frontier and not scope.keeps
+    return not is_free and not is_unsure(start, scope)
+
+
+@part
+def is_gap(rows: Ints, node: int, flags: int, scope: Scope) -> bool:
+    """Whether the decider, who never mentioned this event, should know it by now."""
+    start, out = rows[node, START], rows[node, OUT]
+    if is_unsure(start, scope):
+        return False
+    if flags & HALF_FROZEN:
+        return bool(out < scope.time)
+    return bool(out != ABSENT) or is_alive(rows, node)
+
+
+@part
+def note_conflict(rows: Ints, node: int, flags: int, missing: Ints) -> None:
+    """An event that is in conflict is missed no more."""
+    if flags & HALF_FROZEN:
+        count_missing(rows, node, missing, -1)
+
+
+@part
+def pend_row(rows: Ints, node: int, least: int, out: int, pends: Ints, pended: int) -> int:
+    """Note the cells of a row from `least` on that are earlier than `out`."""
+    for column in range(ENDS, rows.shape[1]):
+        end = rows[node, column]
+        if end != ABSENT and least <= end < out:
+            pends[0, pended], pends[1, pended], pends[2, pended] = column - ENDS, end, node
+            pended += 1
+    return pended
+
+
+@part
+def put(found: Found, what: int, node: int) -> None:
+    """Add an event to one of the lists."""
+    found.lists[what, found.counts[what]] = node
+    found.counts[what] += 1
+
+
+@part
+def count_missing(rows: Ints, node: int, missing: Ints, more: int) -> None:
+    """Count this event, once more or less, for the replicas that never mentioned it."""
+    for replica in range(missing.size):
+        if rows[node, ENDS + replica] == ABSENT:
+            missing[replica] += more
+
+
+@kernel
+def list_final(rows: Ints, done: Ints, slowest: int, names: Ints, ends: Ints) -> int:
+    """The names and last ends of what left, if the output knew it and a replica may name it."""
+    count = 0
+    for k in range(done.size):
+        node = done[k]
+        out, removed = rows[node, OUT], rows[node, FLAGS] & REMOVED != 0
+        end = rows[node, START] if out == ABSENT else out
+        if (out != ABSENT or removed) and end >= slowest and slowest != FOREVER_UNITS:
+            for column in range(LOW + 1):
+                names[count, column] = rows[node, column]
+            ends[count] = end
+            count += 1
+    return count
+
+
+@kernel
+def list_unreferenced(rows: Ints, created: Ints, found: Ints) -> int:
+    """The new rows that no replica mentions: an adjust of nothing made them."""
+    count = 0
+    for k in range(created.size):
+        node = created[k]
+        is_free = rows[node, SHOWN] == ABSENT and rows[node, FLAGS] & (DONE | BAG) == 0
+        for column in range(ENDS, rows.shape[1]):
+            is_free = is_free and rows[node, column] == ABSENT
+        if is_free:
+            found[count] = node
+            count += 1
+    return count

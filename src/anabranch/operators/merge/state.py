@@ -1,0 +1,354 @@
+"""What a merge of case R3 or R4 remembers for one lane, under any policy.
+
+* Per identity that may still change on the output: a row of numbers and one payload (`nodes`);
+  of those with several events, their ends (`nodes.bags`).
+* What a stable will have to look at (`agenda`): follows from the rows, and is never written.
+* Per replica: its attachment, guarantee, frontier and last seq (`members`).
+* Per event that is final but that a replica may still mention: its name (`final_names`).
+* If the policy holds inserts back: which ones (`held`), and whom it asks (`view`).
+* The output's frontier, and how many conflicts there were.
+
+`mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a mark;
+a restored state goes on from the mark that was written with it.
+
+Papers: LMerge IV-D, in2t and IV-E, in3t (Figure 1); the space is O(w(p + s d)) of Table IV.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+from anabranch.batch.index import HIGH, LOW, NOBODY, START
+from anabranch.batch.kernel import frozen
+from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import MergeCase
+from anabranch.operators.contract import Inputs, InputStatus, Resolved, StepResult
+from anabranch.operators.merge.agenda import Agenda
+from anabranch.operators.merge.bags import check_bags, ends_of
+from anabranch.operators.merge.govern import View, is_governed
+from anabranch.operators.merge.hold import NUMBER, PER_REPLICA, abandon, holding, resolved_of
+from anabranch.operators.merge.layout import (
+    BAG,
+    CONFLICT,
+    ENDS,
+    HALF_FROZEN,
+    OUT,
+    RANK,
+    SHOWN,
+    WITHDRAWN,
+)
+from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.operators.merge.reconcile import list_unreferenced
+from anabranch.operators.merge.table import Nodes
+from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
+from anabranch.operators.state.final_names import END, FinalNames
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the steps cost so far (since the state was made or restored), noise-free.
+
+    `probes` are slots of the hash tables that were looked at, `visits` are events that stables
+    and policies looked at, `heap_operations` are pushes to and pops from the lists of what is
+    due.
+    """
+
+    elements: int
+    probes: int
+    visits: int
+    heap_operations: int
+
+
+@dataclass(frozen=True, eq=False)
+class LiveEvents:
+    """The identities that may still change, as columns, in the order in which they came.
+
+    `output_end` and `ends` (one column per replica) are ABSENT where there is none; of an
+    identity with several events they are the greatest end.  `high` and `low` are the two words
+    of the payload's hash, as `hash_columns` gives them: low first.
+    """
+
+    start: Ints
+    high: Ints
+    low: Ints
+    output_end: Ints
+    ends: Ints
+    in_conflict: Mask
+    payload: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(eq=False)
+class MergeState:
+    """The state of one lane; `step` changes it in place."""
+
+    schema: ElementSchema
+    keyed: bool
+    policy: Policy
+    members: Members
+    nodes: Nodes
+    final_names: FinalNames
+    frontier: int = int(NEVER_UNITS)
+    conflicts: int = 0
+    next_rank: int = 0
+    mark: int = 0
+    elements: int = 0
+    agenda: Agenda = field(default_factory=Agenda)
+    reports_final: bool = False
+    held: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    next_number: int = 0
+    pending: int = 0
+    highest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    view: View = field(default_factory=View)
+    abandoned: list[Resolved] = field(default_factory=list)
+
+    @classmethod
+    def empty(
+        cls,
+        schema: ElementSchema,
+        *,
+        keyed: bool = True,
+        policy: Policy = DEFAULT,
+        reports_final: bool = False,
+    ) -> "MergeState":
+        """Nobody is attached and nothing has happened."""
+        plain = replace(schema, has_seq=False, has_replica=False)
+        nodes, names = Nodes(plain.payload), FinalNames()
+        return cls(
+            plain, keyed, policy, Members.none(), nodes, names, reports_final=reports_final
+        )
+
+    @property
+    def case(self) -> MergeCase:
+        """What its replicas need to promise."""
+        return MergeCase.R3 if self.keyed else MergeCase.R4
+
+    @property
+    def is_governed(self) -> bool:
+        """Whether the policy decides who brings events, or whose ends they take."""
+        return is_governed(self.policy)
+
+    @property
+    def live(self) -> int:
+        """How many identities may still change."""
+        return self.nodes.live
+
+    @property
+    def inputs(self) -> tuple[InputStatus, ...]:
+        """Who is attached, in order, with frontier and whether its stables count."""
+        return self.members.status(self.frontier)
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
+    @property
+    def work(self) -> Work:
+        """What the steps cost so far."""
+        probes = self.nodes.index.probes + self.final_names.probes
+        return Work(self.elements, probes, self.agenda.visits, self.agenda.heap_operations)
+
+    @property
+    def nbytes(self) -> int:
+        """What everything but the payloads takes."""
+        own = self.nodes.nbytes + self.agenda.nbytes + self.final_names.nbytes
+        return own + self.held.nbytes
+
+    def step(self, inputs: Inputs) -> StepResult:
+        """Take what arrived, change the state, return the net change."""
+        from anabranch.operators.merge.step import step
+
+        return step(self, inputs)
+
+    def events(self) -> LiveEvents:
+        """The identities that may still change; costs a look at each."""
+        ids = self.in_order()
+        rows = self.nodes.rows[ids]
+        bags = np.flatnonzero(rows[:, FLAGS] & BAG)
+        columns = np.append(OUT, np.arange(ENDS, rows.shape[1]))
+        for i, j, end, _ in ends_of(self.nodes.bags, self.nodes.rows, ids[bags], columns):
+            # Ends of a bag come ascending: the last one counts.
+            rows[bags[i], columns[j]] = end
+        return LiveEvents(
+            rows[:, START],
+            rows[:, HIGH],
+            rows[:, LOW],
+            rows[:, OUT],
+            rows[:, ENDS:],
+            rows[:, FLAGS] & CONFLICT != 0,
+            self.nodes.take(rows[:, ROW]),
+        )
+
+    def in_order(self) -> Ints:
+        """The numbers of all rows by rank; those that are not on the output come last."""
+        ids = self.nodes.living()
+        out, rank = self.nodes.rows[ids, OUT], self.nodes.rows[ids, RANK]
+        order: Ints = ids[np.lexsort((np.where(out == ABSENT, 0, rank), out == ABSENT))]
+        return order
+
+    def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> bool:
+        """Let a replica take part; whether this attachment is new (erratum L8)."""
+        if self.members.row_of_attachment(name, attachment) is not None:
+            return False
+        if name in self.members.names:
+            self._remove(name)
+        self.members.add(name, attachment=attachment, guarantee=guarantee)
+        self.nodes.add_column()
+        self.agenda.add_replica(self.nodes)
+        if self.is_governed:
+            more = np.full((len(self.held), PER_REPLICA), NOBODY, np.int64)
+            self.held = np.concatenate([self.held, more], axis=1)
+            self.highest = np.append(self.highest, NEVER_UNITS)
+        self._succeed()
+        return True
+
+    def guarantee(self, name: str, guarantee: int | None) -> None:
+        """An attached replica has this guarantee from now on; None: it is complete."""
+        self.members.tell(name, guarantee)
+        self._succeed()
+
+    def detach(self, name: str) -> None:
+        """Drop what a replica has; what it brought to the output stays."""
+        self._remove(name)
+        self.final_names.forget(self.members.slowest, self.mark)
+        self._succeed()
+
+    def _succeed(self) -> None:
+        if self.policy.promote:
+            self.members.succeed(self.frontier)
+
+    def _remove(self, name: str) -> None:
+        row = self.members.row_of(name, "detached")
+        if self.is_governed:
+            self._abandon(row)
+        self.members.remove(row)
+        self.nodes.remove_replica(row)
+        self.agenda.remove_replica(row)
+        self._drop_unreferenced()
+
+    def _abandon(self, row: int) -> None:
+        """What is held of a replica that leaves is late."""
+        none = np.empty(0, np.int8)
+        work = holding(self.held, self.next_number, none, self.pending)
+        abandon(self.nodes.rows, self.nodes.used, row, work)
+        self.abandoned += resolved_of(self.schema, self.nodes, self.members.names, work)
+        self.pending -= int(work.taken[0])
+        first = PER_REPLICA * row
+        self.held = np.delete(self.held, range(first, first + PER_REPLICA), axis=1)
+        self.highest = np.delete(self.highest, row)
+
+    def _drop_unreferenced(self) -> None:
+        """Free the rows of events that are on no output and that nobody mentions any more."""
+        living = self.nodes.living()
+        found = np.empty(len(living), np.int64)
+        count = int(list_unreferenced(self.nodes.rows, frozen(living), found))
+        self.nodes.remove(found[:count], self.mark)
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        from anabranch.operators.merge.codec import write_parts
+
+        return write_parts(self, since)
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "MergeState":
+        """The state that was saved last; StateError if a part is missing or not of it."""
+        from anabranch.operators.merge.codec import read_parts
+
+        return read_parts(parts, schema)
+
+    def restored(self) -> "MergeState":
+        """The same, with everything that follows from what was written."""
+        rows = self.nodes.rows
+        ids = self.nodes.living()
+        half_frozen = np.where(rows[ids, START] < self.frontier, HALF_FROZEN, 0)
+        kept = LIVE | CONFLICT | BAG | WITHDRAWN
+        rows[ids, FLAGS] = rows[ids, FLAGS] & kept | half_frozen
+        rows[ids, SHOWN] = rows[ids, OUT]
+        self.agenda.rebuild(self.nodes, self.frontier)
+        return self
+
+    def check(self) -> None:
+        """Assert what must always hold between steps."""
+        self.nodes.check()
+        width = self.nodes.rows.shape[1]
+        assert width == ENDS + len(self.members), f"{width} columns: {self!r}"
+        bags = self.nodes.bag_ids()
+        assert not (self.keyed and len(bags)), f"bags under R3: {bags}"
+        check_bags(self.nodes.bags, self.nodes.rows, bags)
+        self._check_singles()
+        self._check_bags(bags)
+        joined = self.members.trusted(self.frontier)
+        reached = self.members.lagging(self.policy.stable_lag)[joined]
+        assert (reached <= self.frontier).all(), f"behind {reached}: {self!r}"
+        names = self.members.names
+        assert len(set(names)) == len(names), f"a name twice: {names}"
+        self.agenda.check(self.nodes, self.frontier)
+        self._check_final_names()
+        self._check_held()
+
+    def _check_singles(self) -> None:
+        rows = self.nodes.rows[self.nodes.living()]
+        assert self.frontier < FOREVER_UNITS or not len(rows), f"has ended: {self!r}"
+        rows = rows[rows[:, FLAGS] & BAG == 0]
+        start, out, flags = rows[:, START], rows[:, OUT], rows[:, FLAGS]
+        shown, free = out != ABSENT, start >= self.frontier
+        assert (out == rows[:, SHOWN]).all(), f"readers lack a change: {self!r}"
+        alive = (rows[:, ENDS:] > start[:, None]).any(axis=1)
+        assert (shown | free).all(), f"an event that can never be on the output: {self!r}"
+        assert (shown | ~alive).all() or self.is_governed, f"not brought: {self!r}"
+        frozen = shown & ((out < self.frontier) | (out <= start))
+        assert not frozen.any(), f"a frozen event was kept: {self!r}"
+        half_frozen = flags & ~(CONFLICT | WITHDRAWN) == LIVE | HALF_FROZEN
+        assert (half_frozen != free).all(), f"flags {flags} do not fit the frontier: {self!r}"
+        ranks = rows[shown, RANK]
+        assert len(np.unique(ranks)) == len(ranks), f"a rank twice: {ranks}"
+        assert (ranks < self.next_rank).all(), f"a rank was not given yet: {ranks}"
+
+    def _check_bags(self, bags: Ints) -> None:
+        columns = np.append(OUT, np.arange(ENDS, self.nodes.rows.shape[1]))
+        ends = ends_of(self.nodes.bags, self.nodes.rows, bags, columns)
+        counts = np.zeros((len(bags), len(columns)), np.int64)
+        np.add.at(counts, (ends[:, 0], ends[:, 1]), ends[:, 3])
+        start = self.nodes.rows[bags, START]
+        free, shown = start >= self.frontier, counts[:, 0]
+        assert (shown[~free] > 0).all(), f"nothing can ever be on the output: {self!r}"
+        most = counts[:, 1:].max(axis=1, initial=0)
+        assert (shown >= most)[free].all(), f"an event was not brought: {self!r}"
+        last = np.full(len(bags), NEVER_UNITS, np.int64)
+        is_output = ends[:, 1] == 0
+        np.maximum.at(last, ends[is_output, 0], ends[is_output, 2])
+        assert (last >= self.frontier)[~free].all(), f"a frozen bag was kept: {self!r}"
+
+    def _check_final_names(self) -> None:
+        self.final_names.check()
+        ends = self.final_names.all()[:, END]
+        assert (ends < self.frontier).all() or self.frontier == FOREVER_UNITS
+        assert (ends >= self.members.slowest).all(), f"remembers too long: {ends}"
+
+    def _check_held(self) -> None:
+        if not self.is_governed:
+            return
+        living = self.nodes.living()
+        held = self.held[living][:, NUMBER::PER_REPLICA] != NOBODY
+        assert held.sum() == self.pending, f"{held.sum()} held, {self.pending} pending"
+        rows = self.nodes.rows[living]
+        has_it = rows[:, ENDS:] > rows[:, [START]]
+        assert (has_it | ~held).all(), f"held, and taken back: {self!r}"
+        assert (rows[held.any(axis=1), OUT] == ABSENT).all(), (
+            f"held, and on the output: {self!r}"
+        )

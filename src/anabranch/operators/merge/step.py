@@ -1,0 +1,379 @@
+"""One step of a merge of case R3 or R4, under any policy, over batches.
+
+A step takes control entries and the elements of any number of replicas, each in its own order,
+and returns the net change of the output: each event at most once, then the stable if the
+frontier moved.  Whatever the cut into steps, the history is that of the element-by-element form
+(`reference.r3`, `reference.r4`).
+
+    admit      who takes part from now on
+    locate     which event each element is about
+    judge      each element against its own replica's promises, in order
+    publish    events that nobody had brought before
+    reconcile  on behalf of the replica that moves the frontier; again, if that lets a joining
+               replica join which is further still
+    govern     instead of publish, after reconcile, if the policy asks for more than the default
+    emit       what readers have not seen yet, and every element's bucket
+
+A step costs what its elements and the events it freezes or corrects cost, however many events
+are alive; `MergeState.work` counts it.  Attaching and detaching look at every event, and so
+does a policy when it asks another replica than before.
+
+A lane sees all stables and a part of the data (`route`), so every lane has the same frontier.
+
+Papers: LMerge IV-D, IV-E, Algorithms R3 and R4; V-A, V-B, V-C; erratum D21 for the net change.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints
+from anabranch.batch.index import NOBODY, START
+from anabranch.batch.kernel import frozen, frozen_rows
+from anabranch.operators.contract import (
+    BUCKET_OF,
+    Arrival,
+    Attach,
+    Bucket,
+    Inputs,
+    Reason,
+    StepResult,
+)
+from anabranch.operators.merge.admit import require_arrivals
+from anabranch.operators.merge.bag_reconcile import scratch_for, visit_bags
+from anabranch.operators.merge.bags import block_of, total
+from anabranch.operators.merge.emit import Output
+from anabranch.operators.merge.finish import StepWork, explain_step, result_of, settle
+from anabranch.operators.merge.govern import (
+    CHANGES,
+    govern_rest,
+    govern_touched,
+    keeps,
+    look,
+    looked_at,
+    mark_touched,
+    rules_of,
+)
+from anabranch.operators.merge.govern import PENDS as LOOK_PENDS
+from anabranch.operators.merge.govern import VISITS as LOOKS
+from anabranch.operators.merge.hold import (
+    Holding,
+    hold_all,
+    holding,
+    settle_held,
+)
+from anabranch.operators.merge.judge import (
+    NEW,
+    TOUCHED_BAGS,
+    Elements,
+    Ledger,
+    judge,
+    numbers_of,
+)
+from anabranch.operators.merge.layout import (
+    ENDS,
+    HALF_FROZEN,
+    OUT,
+    RANK,
+    SHOWN,
+)
+from anabranch.operators.merge.locate import Located, locate
+from anabranch.operators.merge.publish import no_pends, pend_all, publish_all, publish_bags
+from anabranch.operators.merge.reconcile import (
+    BAGS,
+    CONFLICTS,
+    ENDED,
+    GAPS,
+    PASSES,
+    PENDS,
+    STAYS,
+    VISITS,
+    Found,
+    Scope,
+    nothing_found,
+    visit_all,
+)
+from anabranch.operators.merge.reconcile import CHANGED as CHANGED_LIST
+from anabranch.operators.merge.state import MergeState
+from anabranch.operators.state.events import ABSENT, FLAGS
+
+_NONE: Ints = np.empty(0, np.int64)
+
+
+def step(state: MergeState, inputs: Inputs) -> StepResult:
+    """Take what arrived, change the state, and return what the output has to say."""
+    arrivals = inputs.arrivals
+    require_arrivals(state, arrivals)
+    state.mark += 1
+    _admit(state, inputs)
+    work = _begin(state, arrivals)
+    _judge(state, work)
+    held = _hold(state, work) if state.is_governed else None
+    if held is None:
+        _publish(state, work)
+    _pend(state, work)
+    _publish_bags(state, work)
+    _decide(state, work)
+    if held is not None:
+        _govern(state, work)
+        _settle_held(state, work, held)
+    resolved = explain_step(state, work, held)
+    result = result_of(state, arrivals, work, resolved)
+    settle(state, work)
+    return result
+
+
+def _admit(state: MergeState, inputs: Inputs) -> None:
+    """Let replicas come and go: control entries in their order, then those that are new."""
+    for entry in inputs.control:
+        if not isinstance(entry, Attach):
+            state.detach(entry.input)
+            continue
+        number, guarantee = entry.attachment, entry.guarantee
+        if not state.attach(entry.input, attachment=number, guarantee=guarantee):
+            state.guarantee(entry.input, guarantee)
+    for arrival in inputs.arrivals:
+        number, guarantee = arrival.attachment, arrival.guarantee
+        state.attach(arrival.input, attachment=number, guarantee=guarantee)
+
+
+def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
+    """Find the event of each element, and lay out what the loops read and write."""
+    batches = [arrival.batch for arrival in arrivals if len(arrival.batch)]
+    located = locate(
+        state.nodes, state.final_names, batches, frontier=state.frontier, mark=state.mark
+    )
+    members = state.members
+    columns = [members.names.index(arrival.input) for arrival in arrivals]
+    sizes = [len(arrival.batch) for arrival in arrivals]
+    elements = _elements(batches, located, np.repeat(np.array(columns, np.int64), sizes))
+    count = len(elements.kind)
+    ledger = Ledger(
+        state.nodes.rows,
+        state.nodes.changed,
+        frontier=members.frontier,
+        last_seq=members.last_seq,
+        last_stable=np.full(len(members), NOBODY, np.int64),
+        missing=state.agenda.missing,
+        new=np.empty(count, np.int64),
+        credit=np.empty(count, np.int64),
+        touched=np.empty(0 if state.keyed else count, np.int64),
+        numbers=numbers_of(state.frontier, members.slowest, state.mark, keyed=state.keyed),
+    )
+    splits = state.policy.shrink_only and not keeps(state.policy)
+    output = Output(state.frontier, splits=splits)
+    reasons = np.empty(count, np.int8)
+    return StepWork(state.frontier, elements, ledger, located.created, reasons, output)
+
+
+def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> Elements:
+    """The columns of all arrivals, one after the other; those of a replica in their order."""
+    times = [
+        np.concatenate([_NONE, *(getattr(batch, name) for batch in batches)])
+        for name in ("start", "end", "old_end")
+    ]
+    kind = np.concatenate([np.empty(0, np.int8), *(batch.kind for batch in batches)])
+    seqs = [batch.seq for batch in batches if batch.seq is not None]
+    columns = (kind, *times, np.concatenate([_NONE, *seqs]), replica)
+    return Elements(*map(frozen, (*columns, located.node, located.final_end)))
+
+
+def _judge(state: MergeState, work: StepWork) -> None:
+    """Give every element its first reason; make room for bags where the loop stops."""
+    at, count, nodes = 0, len(work.reasons), state.nodes
+    while True:
+        at = int(judge(work.elements, work.ledger, nodes.bags, at, work.reasons))
+        if at == count:
+            break
+        nodes.make_room_in_bags()
+    touched = int(work.ledger.numbers[TOUCHED_BAGS])
+    if touched:
+        work.bags.append(work.ledger.touched[:touched])
+
+
+def _publish(state: MergeState, work: StepWork) -> None:
+    """Bring each new event to the output that has a credited insert."""
+    nodes, ledger = state.nodes, work.ledger
+    count = int(ledger.numbers[NEW])
+    pends, brought = no_pends(count * len(state.members)), np.empty(count, np.int64)
+    new, credit = frozen(ledger.new[:count]), frozen(ledger.credit[:count])
+    replica, first = work.elements.replica, state.next_rank
+    came, pended = publish_all(nodes.rows, new, credit, replica, first, brought, pends)
+    state.agenda.pend(*pends[:, :pended])
+    work.brought = brought[:came]
+    state.next_rank += came
+
+
+def _pend(state: MergeState, work: StepWork) -> None:
+    """Note which elements gave their replica an earlier end than readers have."""
+    pends = no_pends(len(work.reasons))
+    pended = pend_all(state.nodes.rows, work.elements, frozen(work.reasons), pends)
+    state.agenda.pend(*pends[:, :pended])
+
+
+def _publish_bags(state: MergeState, work: StepWork) -> None:
+    """Bring the credited events of bags to the output, and list what is half frozen."""
+    if not work.bags:
+        return
+    nodes, ids, at = state.nodes, frozen_rows(work.bags[0]), 0
+    leader = state.members.leader(state.frontier, lag=state.policy.stable_lag)
+    scope = _scope(state, leader)
+    while True:
+        at = int(publish_bags(ids, at, scope, nodes.rows, nodes.bags, work.scratch))
+        if at == len(ids):
+            break
+        _make_room(state, work, int(ids[at]))
+    state.agenda.schedule_bags(nodes, ids, state.frontier)
+
+
+def _scope(state: MergeState, leader: int | None) -> Scope:
+    """The move of the frontier that this leader makes; without one, no move."""
+    decider, time, guarantee = 0, ABSENT, ABSENT
+    if leader is not None:
+        decider = leader
+        time = int(state.members.lagging(state.policy.stable_lag)[leader])
+        guarantee = state.members.complete_from(leader)
+    policy = state.policy
+    rules = (policy.shrink_only, keeps(policy))
+    return Scope(decider, state.frontier, time, state.mark, guarantee, *rules)
+
+
+def _make_room(state: MergeState, work: StepWork, node: int) -> None:
+    """For a visit of this bag."""
+    nodes = state.nodes
+    columns = (OUT, *range(ENDS, nodes.rows.shape[1]))
+    blocks = [int(block_of(nodes.bags, nodes.rows, node, column)) for column in columns]
+    events = sum(int(total(nodes.bags, at)) for at in blocks)
+    nodes.make_room_in_bags(events)
+    work.scratch = scratch_for(2 * events)
+
+
+def _decide(state: MergeState, work: StepWork) -> None:
+    """Move the frontier as far as the joined replicas allow.
+
+    More than one decides only if a stable lets a joining replica join that is further still.
+    What that replica never promised to know must be decided by the one before it (L9).
+    """
+    lag, new = state.policy.stable_lag, work.ledger.new[: int(work.ledger.numbers[NEW])]
+    while (leader := state.members.leader(state.frontier, lag=lag)) is not None:
+        scope = _scope(state, leader)
+        found = _reconcile(state, work, scope, new)
+        new = new[:0]
+        state.frontier = scope.time
+        lists, counts = found.lists, found.counts
+        work.leaders.append(leader)
+        work.done.append(lists[ENDED, : counts[ENDED]])
+        work.gaps.append((leader, lists[GAPS, : counts[GAPS]]))
+        work.changed.append(lists[CHANGED_LIST, : counts[CHANGED_LIST]])
+        work.conflicts += int(counts[CONFLICTS])
+        work.visits += int(counts[VISITS])
+    _enqueue(state, new)
+
+
+def _enqueue(state: MergeState, new: Ints) -> None:
+    """Put events that start at or behind the frontier on the list of what is due."""
+    state.agenda.due.push(state.nodes.rows[:, START][new], new)
+
+
+def _reconcile(state: MergeState, work: StepWork, scope: Scope, new: Ints) -> Found:
+    """Make the output agree with the decider wherever it could not be done later.
+
+    `new` are events that are on no list yet.
+    """
+    nodes, agenda, time = state.nodes, state.agenda, scope.time
+    if time == FOREVER_UNITS:
+        queued, noted = nodes.living(), new[:0]
+    else:
+        # A column first, then its rows: NumPy takes a third of the time of both at once.
+        start = nodes.rows[:, START][new]
+        _enqueue(state, new[start >= time])
+        if scope.guarantee > scope.frontier:
+            # A promoted replica cuts what it does not know, due or not.
+            queued, noted = nodes.living(), new[:0]
+        else:
+            queued = np.concatenate([new[start < time], agenda.due.pop_before(time)])
+            pending = agenda.pending[scope.decider].pop_before(time)
+            noted = np.concatenate([pending, agenda.unmentioned(scope.decider)])
+    ids = frozen_rows(np.concatenate([queued, noted]))
+    found = nothing_found(len(ids), len(agenda.pending))
+    scope = scope._replace(queued=len(queued))
+    visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found)
+    if found.counts[BAGS]:
+        _visit_bags(state, work, scope, found)
+    stays, passes = (found.lists[what, : found.counts[what]] for what in (STAYS, PASSES))
+    agenda.due.push(nodes.rows[:, OUT][stays], stays)
+    agenda.pass_by(passes)
+    if scope.guarantee <= scope.frontier or time == FOREVER_UNITS:
+        # What a promoted replica need not know yet is to be looked at again.
+        agenda.looked(scope.decider)
+    agenda.pend(*found.pends[:, : found.counts[PENDS]])
+    agenda.visits += int(found.counts[VISITS])
+    return found
+
+
+def _visit_bags(state: MergeState, work: StepWork, scope: Scope, found: Found) -> None:
+    nodes, at = state.nodes, 0
+    ids = np.unique(found.lists[BAGS, : found.counts[BAGS]])
+    rows, changed, missing = nodes.rows, nodes.changed, state.agenda.missing
+    while True:
+        room = (nodes.bags, work.scratch, found)
+        at = int(visit_bags(frozen(ids), at, scope, rows, changed, missing, *room))
+        if at == len(ids):
+            break
+        _make_room(state, work, int(ids[at]))
+    work.bags.append(ids)
+    state.agenda.schedule_bags(nodes, ids, scope.time)
+
+
+def _hold(state: MergeState, work: StepWork) -> Holding:
+    """Hold every insert until the end of the step decides; note whom the policy compares."""
+    nodes, elements, reasons = state.nodes, work.elements, work.reasons
+    if len(state.held) < len(nodes.rows):
+        more = (len(nodes.rows) - len(state.held), state.held.shape[1])
+        state.held = np.concatenate([state.held, np.full(more, NOBODY, np.int64)])
+    held = holding(state.held, state.next_number, reasons, state.pending)
+    state.next_number += len(reasons)
+    # As in the reference, an insert that comes too late counts as well.
+    absorbed = (Bucket.ABSORBED, Bucket.LATE)
+    came = (elements.kind == INSERT) & np.isin(BUCKET_OF[reasons], absorbed)
+    came &= ~np.isin(reasons, (Reason.REDELIVERY.code, Reason.NO_CHANGE.code))
+    np.maximum.at(state.highest, elements.replica[came], elements.start[came])
+    hold_all(elements, held)
+    mark_touched(elements, reasons, nodes.rows)
+    return held
+
+
+def _govern(state: MergeState, work: StepWork) -> None:
+    """Ask the policy about the events of this step; if its view changed, of all that wait."""
+    nodes, members, agenda = state.nodes, state.members, state.agenda
+    before, frontier = state.view, state.frontier
+    seen = (members, nodes, state.highest)
+    state.view = look(state.policy, *seen, frontier=frontier, before=before)
+    rules = rules_of(state.policy, state.view, members, state.frontier, state.mark)
+    events = len(work.reasons) + (nodes.used if state.view != before else 0)
+    looked = looked_at(events, len(members), nodes.changed)
+    if state.view != before:
+        govern_rest(nodes.rows, nodes.used, rules, looked)
+    govern_touched(work.elements, work.reasons, nodes.rows, rules, looked)
+    changed = np.unique(looked.changed[: looked.counts[CHANGES]])
+    work.changed.append(changed)
+    agenda.pend(*looked.pends[:, : looked.counts[LOOK_PENDS]])
+    flags, out = nodes.rows[changed, FLAGS], nodes.rows[changed, OUT]
+    is_due = (flags & HALF_FROZEN != 0) & (out != ABSENT)
+    agenda.due.push(out[is_due], changed[is_due])
+    work.visits += int(looked.counts[LOOKS])
+    agenda.visits += int(looked.counts[LOOKS])
+
+
+def _settle_held(state: MergeState, work: StepWork, held: Holding) -> None:
+    """Decide the inserts that the end of the step decides, and rank what came."""
+    nodes, elements = state.nodes, work.elements
+    mentioned = elements.node[elements.node != NOBODY]
+    ids = np.unique(np.concatenate([mentioned, *work.changed, *work.done]))
+    work.mentioned = ids
+    settle_held(frozen(ids), nodes.rows, held)
+    moved = np.unique(np.concatenate([_NONE, *work.changed]))
+    moved = moved[nodes.rows[moved, OUT] != ABSENT]
+    nodes.rows[moved, RANK] = state.next_rank + np.arange(len(moved))
+    state.next_rank += len(moved)
+    work.brought = moved[nodes.rows[moved, SHOWN] == ABSENT]

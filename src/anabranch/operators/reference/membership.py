@@ -1,0 +1,142 @@
+"""Who takes part in the reference merge: attachments, guarantees, who leads, who is missing.
+
+A replica that attaches with a guarantee t is right about every event with `end >= t`; it is
+joining until the output's frontier reaches t, then joined.  Only joined replicas lead.  Each
+attachment is new, also that of a known name: nothing that an older one said counts (L8).
+
+If replicas are attached and none of them is joined, nothing can progress: that is an `Alarm`.
+Where the policy says so, and somebody was joined before, the joining replica with the smallest
+guarantee is promoted: joined early, though it need not know what ends before its guarantee.
+Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong (D5); at
+all others the output is right.
+
+Papers: LMerge V-B, with errata L8, L9 and D5.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from anabranch.errors import UsageError
+from anabranch.model.time import FOREVER, NEVER, Time
+
+Attachment: TypeAlias = tuple[str, int]
+"""A replica's name and the number of this attachment of it (erratum L8)."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One attachment, as we know it.  While it joins, `frontier` is its pending stable.
+
+    `highest_start` is that of its inserts.  `promoted_from` is the guarantee of one that was
+    promoted: it need not know what ends before that.
+    """
+
+    key: Attachment
+    guarantee: Time | None
+    frontier: Time = NEVER
+    last_seq: int | None = None
+    highest_start: Time = NEVER
+    promoted_from: Time = NEVER
+
+    def is_joined(self, frontier: Time) -> bool:
+        """Whether its stables count (erratum L9: from frontier >= guarantee on)."""
+        return self.guarantee is None or self.guarantee <= frontier
+
+    @property
+    def complete_from(self) -> Time:
+        """It may omit, or have wrongly, what ends before this; NEVER if it is complete."""
+        return self.promoted_from if self.guarantee is None else self.guarantee
+
+
+class Alarm(NamedTuple):
+    """Nothing can progress: all attached replicas are joining.
+
+    The output stands at `frontier`; `replica` has the smallest guarantee.  Attach a complete
+    replica, or one with a guarantee that is not beyond the frontier, or allow promotion.
+    """
+
+    frontier: Time
+    replica: str
+    guarantee: Time
+
+
+class Stretch(NamedTuple):
+    """Times in `[start, end)`, at which the output may miss events, or have them too long.
+
+    `replica` was promoted, and need not know what ended then.
+    """
+
+    start: Time
+    end: Time
+    replica: str
+
+
+@dataclass(slots=True)
+class Membership:
+    """The replicas in the order of attaching, and what became of some."""
+
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    expelled: dict[str, int] = field(default_factory=dict)
+    stretches: list[Stretch] = field(default_factory=list)
+    had_joined: bool = False
+
+    def attach(self, name: str, *, guarantee: Time | None, attachment: int) -> None:
+        """Add a replica; one of this name must have left, or have a smaller number."""
+        known = self.replicas.get(name)
+        last = known.key[1] if known is not None else self.expelled.get(name)
+        if last is not None and attachment <= last:
+            message = (
+                f"merge: replica '{name}' attaches with number {attachment}, but number "
+                f"{last} was attached before; give each attachment a greater number"
+            )
+            raise UsageError(message)
+        self.replicas.pop(name, None)
+        self.expelled.pop(name, None)
+        self.replicas[name] = Replica((name, attachment), guarantee)
+
+    def expel(self, name: str) -> None:
+        """Remember that this replica may not speak until it attaches again."""
+        self.expelled[name] = self.replicas[name].key[1]
+
+    def joined(self, frontier: Time) -> list[Replica]:
+        """Whose stables count, now that the output is at this frontier."""
+        return [one for one in self.replicas.values() if one.is_joined(frontier)]
+
+    def leader(self, frontier: Time, *, before: Attachment | None = None) -> Replica | None:
+        """The joined replica with the greatest frontier (of equals, the one before)."""
+        return first_of(self.joined(frontier), lambda one: one.frontier, before)
+
+    def alarm(self, frontier: Time) -> Alarm | None:
+        """Who waits, if nobody is joined and somebody is attached."""
+        if not self.replicas or self.joined(frontier):
+            return None
+        first = min(self.replicas.values(), key=_guarantee)
+        return Alarm(frontier, first.key[0], _guarantee(first))
+
+    def promote(self, frontier: Time) -> None:
+        """Let the replica with the smallest guarantee be joined, if nobody else is left."""
+        self.had_joined = self.had_joined or bool(self.joined(frontier))
+        alarm = self.alarm(frontier)
+        if alarm is not None and self.had_joined:
+            promoted = self.replicas[alarm.replica]
+            promoted.guarantee, promoted.promoted_from = None, alarm.guarantee
+            self.stretches.append(Stretch(frontier, alarm.guarantee, alarm.replica))
+
+    @property
+    def slowest(self) -> Time:
+        """The smallest frontier; nobody is never slow."""
+        return min((one.frontier for one in self.replicas.values()), default=FOREVER)
+
+
+def first_of(
+    replicas: list[Replica], score: Callable[[Replica], Time], before: Attachment | None
+) -> Replica | None:
+    """The replica with the greatest score; of equals the one before, else the first."""
+    best = max(replicas, key=score, default=None)
+    held = next((one for one in replicas if one.key == before), best)
+    return held if held is None or best is None or score(held) >= score(best) else best
+
+
+def _guarantee(replica: Replica) -> Time:
+    return NEVER if replica.guarantee is None else replica.guarantee

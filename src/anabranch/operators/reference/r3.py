@@ -1,0 +1,379 @@
+"""Merge for case R3, one element at a time: the reference that the kernel is raced against.
+
+For replicas of one stream in which (start, payload) names at most one event at any time;
+inserts, adjusts and stables in any order that keeps the replica's own promises.  The first
+replica to bring an event puts it on the output; its end is corrected only when a stable would
+freeze a wrong one:
+
+    the output's frontier is the greatest frontier of the joined replicas;
+    on a stable that moves it, the replica that sent it decides: every event that starts before
+    the stable is made to agree with it on the output, if that could not be done later.
+
+That is the default; a `Policy` may hold events back, follow ends earlier, stay behind the
+leader, or never lengthen (`policy`, `r3_view`).  Whatever it says, the above is what is owed
+before the frontier moves.  Replicas attach and detach at any time (`membership`).
+
+Errata applied: L3 (the output's entry changes only when an adjust is sent), L4 (what is half
+frozen on the output stays, and is never cut below its frontier), L8 (entries belong to an
+attachment, and leave with it), L9 (a joining replica's stables wait until the output reaches
+its guarantee), L14 (shrink_only), L15 (stable(FOREVER) frees everything).  A removal leaves a
+tombstone (an entry whose end is its start, as in the paper), which tells "the deciding replica
+removed it" from "the deciding replica never had it": the second is a gap, named in `missing`.
+
+Papers: LMerge IV-D, Algorithm R3 (MaxStable is `frontier`, in2t is `nodes`); V-A, V-B, V-C.
+
+>>> from anabranch.model.element import Insert, Stable
+>>> merge = MergeR3()
+>>> merge.push("east", Insert("a", 3, 9)).output
+(Insert(payload='a', start=3, end=9),)
+>>> merge.push("west", Insert("a", 3, 7)).output
+()
+>>> merge.push("west", Stable(8)).output
+(Adjust(payload='a', start=3, old_end=9, end=7), Stable(time=8))
+"""
+
+from typing import NamedTuple
+
+from anabranch.errors import ViolationError
+from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
+from anabranch.model.frozen import may_adjust
+from anabranch.model.notation import show_element
+from anabranch.model.time import FOREVER, Time
+from anabranch.operators.contract import Bucket, Outcome, Reason, Released
+from anabranch.operators.merge.policy import DEFAULT, Always, Detach, Policy, Raise
+from anabranch.operators.reference.membership import Alarm, Membership, Replica, Stretch
+from anabranch.operators.reference.r3_output import Output
+from anabranch.operators.reference.r3_view import Node, View, bringer, look
+from anabranch.operators.reference.tally import Tally
+
+
+class Change(NamedTuple):
+    """What attaching or detaching a replica did to the output, and to what was pending."""
+
+    output: tuple[Element, ...]
+    resolved: tuple[Released, ...]
+
+
+class MergeR3:
+    """The state of the reference merge: replicas attach and detach, and push elements.
+
+    `missing` has (replica, identity) for each event that a deciding replica never mentioned,
+    when it became half frozen or was frozen.
+    """
+
+    def __init__(self, *, policy: Policy = DEFAULT) -> None:
+        self.policy = policy
+        self.nodes: dict[Identity, Node] = {}
+        self.settled: dict[Identity, Time] = {}
+        self.members = Membership()
+        self.conflicts = 0
+        self.missing: list[tuple[str, Identity]] = []
+        self._output = Output(policy)
+        self._view = View()
+
+    @property
+    def frontier(self) -> Time:
+        """The output's."""
+        return self._output.frontier
+
+    @property
+    def account(self) -> Tally:
+        """Counts of what came, went and was decided since the beginning."""
+        return self._output.account
+
+    @property
+    def replicas(self) -> dict[str, Replica]:
+        """The attached replicas, in the order of attaching."""
+        return self.members.replicas
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
+    def attach(
+        self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
+    ) -> Change:
+        """Let a replica take part, or replace its old attachment by a new one."""
+        left = self.replicas.get(replica)
+        self.members.attach(replica, guarantee=guarantee, attachment=attachment)
+        self._forget(left)
+        self._regroup()
+        return Change(*self._output.flush())
+
+    def detach(self, replica: str) -> Change:
+        """Forget what this replica said; what it brought to the output stays."""
+        left = self.replicas.pop(replica, None)
+        if left is not None:
+            self._forget(left)
+            self._regroup()
+        return Change(*self._output.flush())
+
+    def is_joined(self, replica: str) -> bool:
+        """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
+        return self.replicas[replica].is_joined(self.frontier)
+
+    def check(self) -> None:
+        """Verify what must hold between any two calls."""
+        attached, held = {one.key for one in self.replicas.values()}, 0
+        for (start, _), node in self.nodes.items():
+            if node.output_end is None:
+                assert start >= self.frontier, f"an event was passed by: {node!r}"
+            else:
+                assert node.output_end >= self.frontier, f"a final event was kept: {node!r}"
+                assert not node.held, f"held, and on the output: {node!r}"
+            assert attached >= node.ends.keys(), f"entries outlived a replica: {node!r}"
+            assert all(node.ends[key] > start for key in node.held), f"held nothing: {node!r}"
+            held += len(node.held)
+        assert held == self.account.buckets()[Bucket.PENDING], f"{held} held: {self.account!r}"
+
+    def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
+        """Take a replica's next element; an unknown replica is complete from the beginning."""
+        reason = self._hear(replica, element, seq)
+        self.account.take(replica, element, reason)
+        return Outcome(reason, *self._output.flush())
+
+    def _hear(self, replica: str, element: Element, seq: int | None) -> Reason:
+        if replica in self.members.expelled:
+            return Reason.EXPELLED
+        if replica not in self.replicas:
+            self.members.attach(replica, guarantee=None, attachment=1)
+            self._regroup()
+        source = self.replicas[replica]
+        last_seq = source.last_seq
+        if seq is not None:
+            if last_seq is not None and seq <= last_seq:
+                return Reason.REDELIVERY
+            source.last_seq = seq
+        reason = self._take(element, source)
+        if reason.bucket is Bucket.VIOLATION:
+            if isinstance(self.policy.violations, Raise):
+                source.last_seq = last_seq
+                raise ViolationError(accuse(replica, element, reason))
+            if isinstance(self.policy.violations, Detach):
+                self.members.expel(replica)
+                self._forget(self.replicas.pop(replica))
+                self._regroup()
+        return reason
+
+    def _take(self, element: Element, source: Replica) -> Reason:
+        if isinstance(element, Insert):
+            return self._insert(element, source)
+        if isinstance(element, Adjust):
+            return self._adjust(element, source)
+        return self._stable(element, source)
+
+    def _insert(self, e: Insert, source: Replica) -> Reason:
+        if e.end <= e.start:
+            return Reason.BACKWARDS if e.end < e.start else Reason.NO_CHANGE
+        if e.start < source.frontier:
+            return Reason.BEHIND_STABLE
+        identity = Identity(e.start, e.payload)
+        node = self.nodes.get(identity)
+        if node is not None and node.ends.get(source.key, e.start) > e.start:
+            return Reason.SECOND_INSERT
+        source.highest_start = max(source.highest_start, e.start)
+        if node is None:
+            if e.start < self.frontier:
+                self._look()
+                return self._too_late(identity)
+            node = self.nodes[identity] = Node()
+        node.ends[source.key] = e.end
+        if node.output_end is not None:
+            self._look(identity, source)
+            return Reason.KNOWN
+        node.held[source.key] = e
+        self._look(identity, source)
+        return Reason.HELD if source.key in node.held else self._output.recall(e)
+
+    def _adjust(self, e: Adjust, source: Replica) -> Reason:
+        if e.end < e.start:
+            return Reason.BACKWARDS
+        if e.end == e.old_end:
+            return Reason.NO_CHANGE
+        if min(e.old_end, e.end) < source.frontier:
+            return Reason.BEHIND_STABLE
+        identity = Identity(e.start, e.payload)
+        node = self.nodes.get(identity)
+        if node is None and e.start < self.frontier:
+            return self._too_late(identity)
+        if node is None or e.old_end <= e.start or node.ends.get(source.key) != e.old_end:
+            return Reason.NO_SUCH_EVENT
+        return self._note(e, source, node)
+
+    def _note(self, e: Adjust, source: Replica, node: Node) -> Reason:
+        node.ends[source.key] = e.end
+        if e.is_removal:
+            self._output.release(node, source.key, Reason.SUPERSEDED)
+        before, held = node.output_end, bool(node.held)
+        self._look(Identity(e.start, e.payload), source, e)
+        if before is not None:
+            after = e.start if node.output_end is None else node.output_end
+            return Reason.CORRECTED if after != before and after == e.end else Reason.NOTED
+        if e.is_removal:
+            return Reason.SUPERSEDED
+        return Reason.NOTED if node.output_end is None or held else Reason.FIRST
+
+    def _too_late(self, identity: Identity) -> Reason:
+        return Reason.SETTLED if identity in self.settled else Reason.LATE
+
+    def _stable(self, e: Stable, source: Replica) -> Reason:
+        if e.time <= source.frontier:
+            return Reason.FOLLOWS
+        source.frontier = e.time
+        joined = source.is_joined(self.frontier)
+        moved = self._advance()
+        self._look()
+        if moved:
+            return Reason.LEADS
+        return Reason.FOLLOWS if joined else Reason.JOINING
+
+    def _advance(self) -> bool:
+        """Move the output's frontier as far as the joined replicas allow; whether it moved."""
+        before = self.frontier
+        # One stable may let a joining replica join, whose pending stable then counts as well.
+        while leader := self.members.leader(self.frontier):
+            time = leader.frontier - self.policy.stable_lag
+            if time <= self.frontier:
+                break
+            self._reconcile(leader, time)
+            self._output.advance(time, leader.key)
+        self._forget_settled()
+        return self.frontier > before
+
+    def _reconcile(self, leader: Replica, time: Time) -> None:
+        """Say what is owed before the output's frontier moves to `time`."""
+        for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
+            said = node.ends.get(leader.key)
+            if said is None and self._is_gap(identity.start, node, leader, time):
+                self.missing.append((leader.key[0], identity))
+            end = self._agreed_end(identity.start, node, leader, time)
+            if node.output_end is None and end > identity.start:
+                self._output.show(identity, node, end, credit=leader.key)
+            else:
+                self._output.change(identity, node, end)
+            if end < time or time == FOREVER:
+                told = said is not None
+                for key in list(node.held):
+                    reason = Reason.SUPERSEDED if told else Reason.MISSED
+                    self._output.release(node, key, reason)
+                del self.nodes[identity]
+                if end > identity.start or told:
+                    self.settled[identity] = end
+
+    def _agreed_end(self, start: Time, node: Node, leader: Replica, time: Time) -> Time:
+        """The end on the output when its frontier is at `time`; the start: not there."""
+        theirs, shown = node.ends.get(leader.key), node.output_end
+        if shown is None:
+            return start if theirs is None else theirs
+        if start < self.frontier and theirs is not None:
+            # What ends before its guarantee a replica may have wrongly (L9).
+            theirs = None if theirs < min(self.frontier, leader.complete_from) else theirs
+        if theirs is not None and theirs > start:
+            end = max(theirs, self.frontier)
+            self._note_conflict(node, real=end > theirs)
+            if self.policy.shrink_only and self._output.may_remove(start):
+                return end
+            return shown if min(end, shown) >= time else end
+        is_unsure = max(start, self.frontier) < leader.complete_from
+        if is_unsure and (theirs is None or not self._output.may_remove(start)):
+            # It need not know what ends before its guarantee, and denies what ends later.
+            return min(shown, leader.complete_from)
+        if self._output.may_remove(start):
+            return start
+        self._note_conflict(node, real=True)
+        return shown
+
+    def _is_gap(self, start: Time, node: Node, leader: Replica, time: Time) -> bool:
+        """Whether the leader should know this event, and the output cannot wait for it."""
+        frontier, shown = self.frontier, node.output_end
+        if max(start, frontier) < leader.complete_from:
+            return False
+        if start < frontier:
+            return shown is not None and shown < time
+        return shown is not None or any(end > start for end in node.ends.values())
+
+    def _note_conflict(self, node: Node, *, real: bool) -> None:
+        if real and not node.in_conflict:
+            node.in_conflict = True
+            self.conflicts += 1
+
+    def _look(
+        self,
+        identity: Identity | None = None,
+        source: Replica | None = None,
+        e: Adjust | None = None,
+    ) -> None:
+        """Let the policy see what a replica said of an event; if its view changed, of all."""
+        view = look(
+            self.policy, self.members, self.nodes, frontier=self.frontier, before=self._view
+        )
+        if view != self._view:
+            self._view = view
+            for other, node in self.nodes.items():
+                if other != identity:
+                    self._look_at(other, node, None, None)
+        if identity is not None:
+            self._look_at(identity, self.nodes[identity], source, e)
+
+    def _look_at(
+        self, identity: Identity, node: Node, source: Replica | None, e: Adjust | None
+    ) -> None:
+        speaker, view = None if source is None else source.key, self._view
+        if node.output_end is None:
+            order = [one.key for one in self.replicas.values()]
+            start = identity.start
+            found = bringer(self.policy, view, start, node, order=order, speaker=speaker)
+            if found is not None:
+                credit = speaker if speaker in node.held else found.attachment
+                self._output.show(identity, node, found.end, credit=credit)
+        elif view.followed is not None:
+            followed = self.replicas[view.followed[0]]
+            end = node.ends.get(followed.key, node.output_end)
+            self._output.follow(identity, node, end, followed, e)
+        elif (
+            isinstance(self.policy.adjusts, Always)
+            and (source is not None and e is not None)
+            and may_adjust(e.old_end, e.end, frontier=self.frontier)
+        ):
+            self._output.follow(identity, node, e.end, source, e)
+
+    def _regroup(self) -> None:
+        """After replicas came or left: who leads now, and what follows from that."""
+        if self.policy.promote:
+            self.members.promote(self.frontier)
+        self._advance()
+        self._look()
+
+    def _forget(self, left: Replica | None) -> None:
+        """Drop what an attachment said, and events that nobody else speaks of."""
+        if left is None:
+            return
+        for identity, node in list(self.nodes.items()):
+            self._output.release(node, left.key, Reason.ABANDONED)
+            node.ends.pop(left.key, None)
+            if node.output_end is None and not node.ends:
+                del self.nodes[identity]
+
+    def _forget_settled(self) -> None:
+        """Drop what no attached replica may still mention, if it keeps its promises."""
+        slowest = self.members.slowest
+        self.settled = {
+            identity: end
+            for identity, end in self.settled.items()
+            if end >= slowest and slowest != FOREVER
+        }
+
+
+def accuse(replica: str, element: Element, reason: Reason) -> str:
+    """The message of a violation that stops a merge."""
+    return (
+        f"merge: replica '{replica}' sent '{show_element(element)}', which is wrong: "
+        f"{reason.text}; repair the replica, or let the merge go on with violations=ignore "
+        "or violations=detach"
+    )

@@ -1,0 +1,90 @@
+"""Union, one element at a time: all events of all inputs in one stream.
+
+At every prefix the output's history is the bag sum of the inputs' histories: two equal events
+of two inputs are two.  Its frontier is the least frontier of the attached inputs, so a slow or
+silent input holds it back until it is detached.
+
+* An element passes as it is.  Its own input's promises imply the output's: the output's
+  frontier is not beyond the input's.
+* An input that attaches when the output is final up to t cannot add what starts before t: such
+  elements are late.
+
+`operators.union` does the same over batches.
+
+>>> from anabranch.model.element import Insert, Stable
+>>> union = Union()
+>>> union.attach("east"), union.attach("west")
+((), ())
+>>> union.push("east", Insert("a", 1, 5)).output
+(Insert(payload='a', start=1, end=5),)
+>>> union.push("east", Stable(4)).output, union.push("west", Stable(3)).output
+((), (Stable(time=3),))
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from anabranch.model.element import Adjust, Element, Event, Insert, Stable
+from anabranch.model.time import NEVER, Time
+from anabranch.operators.contract import Outcome, Reason
+from anabranch.operators.reference.unary import refuse
+
+
+@dataclass
+class _Input:
+    """What is known of one attachment: its frontier, its live events, and where it joined."""
+
+    joined_at: Time
+    frontier: Time = NEVER
+    live: Counter[Event] = field(default_factory=Counter)
+
+
+class Union:
+    """The state of the reference."""
+
+    def __init__(self) -> None:
+        self.frontier: Time = NEVER
+        self.inputs: dict[str, _Input] = {}
+
+    def attach(self, name: str) -> tuple[Element, ...]:
+        """An input takes part from now on; another attachment of the name starts empty."""
+        self.inputs[name] = _Input(self.frontier)
+        return ()
+
+    def detach(self, name: str) -> tuple[Element, ...]:
+        """An input leaves; its events stay, and it holds the frontier back no longer."""
+        self.inputs.pop(name, None)
+        return self._advance()
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of an input."""
+        if name not in self.inputs:
+            self.attach(name)
+        own = self.inputs[name]
+        if isinstance(element, Stable):
+            own.frontier = max(own.frontier, element.time)
+            output = self._advance()
+            return Outcome(Reason.LEADS if output else Reason.FOLLOWS, output)
+        return self._data(own, element)
+
+    def _data(self, own: _Input, element: Insert | Adjust) -> Outcome:
+        if element.start < own.joined_at:
+            return Outcome(Reason.LATE)
+        broken = refuse(element, own.live, frontier=own.frontier)
+        if broken is not None:
+            return Outcome(Reason[broken.name])
+        if element.changes_nothing:
+            return Outcome(Reason.NO_CHANGE)
+        if isinstance(element, Adjust):
+            own.live[element.old_event] -= 1
+        if not element.event.is_empty:
+            own.live[element.event] += 1
+        is_insert = isinstance(element, Insert)
+        return Outcome(Reason.FIRST if is_insert else Reason.CORRECTED, (element,))
+
+    def _advance(self) -> tuple[Element, ...]:
+        least = min((one.frontier for one in self.inputs.values()), default=self.frontier)
+        if least <= self.frontier:
+            return ()
+        self.frontier = least
+        return (Stable(least),)

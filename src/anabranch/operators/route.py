@@ -1,0 +1,82 @@
+"""Which lane an element goes to: a function of the element alone, fixed for ever.
+
+An operator states what decides (`contract.Route`): all elements that it must compare reach one
+lane.  Lane numbers are written into checkpoints, so this function may never change; a test
+holds it to known values.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from anabranch.batch.batch import STABLE, Batch, Ints
+from anabranch.batch.hashing import hash_payload
+from anabranch.errors import UsageError
+from anabranch.operators.contract import Operator, Route
+
+EVERY_LANE: Final = -1
+"""Stables go to every lane."""
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What decides the lane of an element; it travels to the packers of a run."""
+
+    by: Route = Route.IDENTITY
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, operator: Operator) -> "Routing":
+        """How an operator wants its elements routed."""
+        return cls(operator.route, tuple(operator.route_columns))
+
+    def lanes_of(self, batch: Batch, lanes: int) -> Ints:
+        """The lane of each element, from 0; EVERY_LANE for those that reach every lane."""
+        return route(batch, lanes, self.by, self.columns)
+
+
+BY_IDENTITY: Final = Routing()
+
+
+def route(
+    batch: Batch, lanes: int, by: Route = Route.IDENTITY, columns: Sequence[str] = ()
+) -> Ints:
+    """The lane of each element, from 0; EVERY_LANE for a stable.
+
+    `columns` are the payload columns that decide, if `by` is KEY.
+    """
+    if lanes < 1:
+        message = f"route: {lanes} lanes; there must be at least one"
+        raise UsageError(message)
+    if by is Route.ALL:
+        return np.full(len(batch), EVERY_LANE, np.int64)
+    lane = (_word(batch, by, columns) % np.uint64(lanes)).astype(np.int64)
+    lane[batch.kind == STABLE] = EVERY_LANE
+    return lane
+
+
+def _word(batch: Batch, by: Route, columns: Sequence[str]) -> NDArray[np.uint64]:
+    """The well-mixed word of each element whose remainder is its lane."""
+    starts = batch.start.view(np.uint64)
+    if by is Route.START:
+        return _mix(starts)
+    payload = batch.payload.select(list(columns)) if by is Route.KEY else batch.payload
+    hashes = _hashes(payload, len(batch))
+    return _mix(hashes ^ _mix(starts)) if by is Route.IDENTITY else _mix(hashes)
+
+
+def _hashes(payload: pa.Table, count: int) -> NDArray[np.uint64]:
+    if payload.num_columns == 0:
+        return np.zeros(count, np.uint64)
+    return hash_payload(payload)[0]
+
+
+def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: every input bit reaches every output bit."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

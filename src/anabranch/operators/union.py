@@ -1,0 +1,284 @@
+"""Union: all events of all inputs in one stream, over batches.
+
+At every prefix the output's history is the bag sum of the inputs' histories, and its frontier
+is the least frontier of the attached inputs.  A step passes the elements that keep their own
+input's promises as they came, and one stable if the frontier moved.  An input that attaches
+when the output is final up to t cannot add what starts before t: such elements are late.
+
+Remembered: the events of every input that are not final on the output, to judge adjusts and to
+report what becomes final.  So an input that is far ahead of the slowest one costs memory.
+
+Papers: CEDR's union; the reference is `anabranch.operators.reference.union`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from anabranch.batch.batch import (
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Codes,
+    Mask,
+    concat,
+)
+from anabranch.batch.schema import ElementSchema
+from anabranch.operators.contract import (
+    BUCKET_OF,
+    Arrival,
+    Attach,
+    ControlEntry,
+    Inputs,
+    InputStatus,
+    Reason,
+    Route,
+    StepResult,
+)
+from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.state.groups import Groups, first_ends, is_frozen
+from anabranch.operators.unary import (
+    VIOLATIONS,
+    changes_nothing,
+    nothing,
+    require_schema,
+    with_stable,
+)
+from anabranch.operators.unary_judge import judge
+
+_START, _END, _INPUT = range(3)
+_KIND: Final = StateKind("anabranch union", version=1)
+_TAKEN: Final[Codes] = np.array(
+    [one.code for one in (Reason.FIRST, Reason.CORRECTED, Reason.FOLLOWS)], np.int8
+)
+"""The reason of a valid insert, adjust and stable."""
+
+
+@dataclass(frozen=True)
+class UnionOperator:
+    """All events of all inputs."""
+
+    schema: ElementSchema
+    name: str = "union"
+    route: Route = Route.IDENTITY
+    route_columns: Sequence[str] = ()
+    label: ClassVar[str] = "union"
+    """What a run records."""
+
+    @property
+    def output(self) -> ElementSchema:
+        """Elements with the columns of the inputs."""
+        return replace(self.schema, has_seq=False, has_replica=False)
+
+    def empty(self) -> "UnionState":
+        """No input is attached."""
+        return UnionState(self.schema)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> "UnionState":
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return UnionState.from_parts(parts, self.schema)
+
+
+@dataclass
+class _Member:
+    """One attachment of an input; `joined_at` is the output's frontier when it attached."""
+
+    name: str
+    attachment: int
+    joined_at: int
+    number: int
+    frontier: int = int(NEVER_UNITS)
+    last_seq: int = int(NEVER_UNITS)
+
+
+class UnionState:
+    """What union remembers for one lane; `step` changes it in place."""
+
+    def __init__(self, schema: ElementSchema) -> None:
+        self.schema = replace(schema, has_seq=False, has_replica=False)
+        self.frontier = int(NEVER_UNITS)
+        self.mark = 0
+        self.members: dict[str, _Member] = {}
+        self.attachments = 0
+        self.groups = Groups(
+            self.schema.payload, by_start=True, columns=("start", "end", "input")
+        )
+
+    def __repr__(self) -> str:
+        return f"UnionState(frontier {self.frontier}, {list(self.members)}, {self.groups!r})"
+
+    @property
+    def live(self) -> int:
+        """How many events may still change, or wait for the slowest input."""
+        return len(self.groups)
+
+    @property
+    def inputs(self) -> Sequence[InputStatus]:
+        """The attached inputs, in order; each counts for the frontier."""
+        return tuple(
+            InputStatus(one.name, one.attachment, None, one.frontier, joined=True)
+            for one in self.members.values()
+        )
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Which input holds the frontier back."""
+        least = min(self.members.values(), key=lambda one: one.frontier, default=None)
+        return {"slowest": None if least is None else least.name}
+
+    def step(self, inputs: Inputs) -> StepResult:
+        """Apply control entries, pass valid elements, advance to the least frontier."""
+        require_schema("union", self.schema, inputs.arrivals)
+        self.mark += 1
+        for entry in inputs.control:
+            self._apply(entry)
+        reasons = [self._take(arrival) for arrival in inputs.arrivals]
+        passed = [
+            replace(one.batch, seq=None, schema=self.schema).take(_passes(codes))
+            for one, codes in zip(inputs.arrivals, reasons, strict=True)
+        ]
+        moved = self._advance()
+        final = nothing(self.schema)
+        if moved:
+            _name_leader(inputs.arrivals, reasons, self.frontier)
+            passed.append(_stable(self.schema, self.frontier))
+            final, _ = self.groups.release(self.schema, self.frontier, self.mark)
+        return StepResult(
+            concat(passed) if passed else nothing(self.schema),
+            buckets=tuple(BUCKET_OF[codes] for codes in reasons),
+            reasons=tuple(reasons),
+            frontier=self.frontier,
+            final=final,
+        )
+
+    def _apply(self, entry: ControlEntry) -> None:
+        known = self.members.get(entry.input)
+        if not isinstance(entry, Attach):
+            self.members.pop(entry.input, None)
+        elif known is None or entry.attachment > known.attachment:
+            self.members.pop(entry.input, None)
+            self._attach(entry.input, entry.attachment)
+
+    def _attach(self, name: str, attachment: int) -> _Member:
+        member = _Member(name, attachment, self.frontier, self.attachments)
+        self.members[name] = member
+        self.attachments += 1
+        return member
+
+    def _take(self, arrival: Arrival) -> Codes:
+        """Judge the elements of one input by its own promises; why each is where it is."""
+        own = self.members.get(arrival.input)
+        if own is None or arrival.attachment > own.attachment:
+            self.members.pop(arrival.input, None)
+            own = self._attach(arrival.input, arrival.attachment)
+        batch, codes = arrival.batch, np.full(len(arrival.batch), -1, np.int8)
+        codes[_redelivered(batch, own)] = Reason.REDELIVERY.code
+        late = batch.is_data & (batch.start < own.joined_at) & (codes < 0)
+        codes[late] = Reason.LATE.code
+        fresh = np.flatnonzero(codes < 0)
+        if len(fresh) < len(batch):
+            batch = batch.take(fresh)
+        codes[fresh] = self._judge(own, batch)
+        return codes
+
+    def _judge(self, own: _Member, batch: Batch) -> Codes:
+        """Replay these elements after the input's own events; the events change accordingly."""
+        data = np.flatnonzero(batch.is_data)
+        may_add = (batch.kind == INSERT) & (batch.end > batch.start)
+        may_add &= batch.start >= own.frontier
+        some = batch if len(data) == len(batch) else batch.take(data)
+        groups = np.full(len(batch), -1, np.int64)
+        groups[data] = self.groups.find(some.start, some.payload, may_add[data], self.mark)
+        touched = np.unique(groups[groups >= 0])
+        group, rows = self.groups.read(touched)
+        # What others hold, and what the input's own frontier froze, stays as it is.
+        is_open = (rows[:, _INPUT] == own.number) & ~is_frozen(rows[:, _END], own.frontier)
+        held = group[is_open], rows[is_open, _START], rows[is_open, _END]
+        judged = judge(held, groups, batch, own.frontier)
+        mine = np.full(len(judged.group), own.number, np.int64)
+        news = np.stack([judged.start, judged.end, mine], axis=1)
+        group = np.concatenate([group[~is_open], judged.group])
+        rows = np.concatenate([rows[~is_open], news])
+        order = np.lexsort((rows[:, _INPUT], rows[:, _END], group))
+        self.groups.write_until_final(touched, group[order], rows[order], self.mark)
+        own.frontier = judged.frontier
+        found = _TAKEN[batch.kind]
+        found[changes_nothing(batch)] = Reason.NO_CHANGE.code
+        found[judged.positions] = VIOLATIONS[judged.reasons]
+        return found
+
+    def _advance(self) -> bool:
+        """Move to the least frontier of the attached inputs; whether that is news."""
+        least = min((one.frontier for one in self.members.values()), default=self.frontier)
+        if least <= self.frontier:
+            return False
+        self.frontier = least
+        return True
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        facts: dict[str, int | str] = {
+            "frontier": self.frontier,
+            "attachments": self.attachments,
+            "members": json.dumps([asdict(one) for one in self.members.values()]),
+        }
+        return self.groups.parts(_KIND, self.schema, since, mark=self.mark, facts=facts)
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "UnionState":
+        """The state that was saved; StateError if of another kind, version or schema."""
+        state = cls(schema)
+        header = state.groups.restore(_KIND, state.schema, parts)
+        state.frontier, state.mark = int(header["frontier"]), int(header["mark"])
+        state.attachments = int(header["attachments"])
+        members = [_Member(**one) for one in json.loads(header["members"])]
+        state.members = {one.name: one for one in members}
+        state.groups.schedule(*first_ends(*state.groups.all()))
+        return state
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.groups.check()
+        _, rows = self.groups.all()
+        frozen = is_frozen(rows[:, _END], self.frontier)
+        assert not frozen.any(), f"final events are held: {rows[frozen]} in {self!r}"
+        slow = [one for one in self.members.values() if one.joined_at > self.frontier]
+        assert not slow, f"joined beyond the output's frontier {self.frontier}: {slow}"
+
+
+def _redelivered(batch: Batch, own: _Member) -> Mask:
+    """Which elements have a seq that was consumed before; the greatest one is noted."""
+    if batch.seq is None or not len(batch):
+        return np.zeros(len(batch), np.bool_)
+    consumed = np.maximum.accumulate(np.concatenate([[own.last_seq], batch.seq]))
+    own.last_seq = int(consumed[-1])
+    again: Mask = batch.seq <= consumed[:-1]
+    return again
+
+
+def _passes(codes: Codes) -> Mask:
+    passes: Mask = (codes == Reason.FIRST.code) | (codes == Reason.CORRECTED.code)
+    return passes
+
+
+def _stable(schema: ElementSchema, time: int) -> Batch:
+    """One stable."""
+    none = np.zeros(1, np.int64)
+    kind, start = np.array([STABLE], np.int8), np.array([time], np.int64)
+    payload = with_stable(schema.payload.empty_table(), schema, 1)
+    return Batch(schema, kind, start, none, none, payload)
+
+
+def _name_leader(arrivals: Sequence[Arrival], reasons: Sequence[Codes], time: int) -> None:
+    """One stable of this step, if there is one of the new frontier or beyond, is `emitted`."""
+    for arrival, codes in zip(arrivals, reasons, strict=True):
+        stables = (codes == Reason.FOLLOWS.code) & (arrival.batch.start >= time)
+        found = np.flatnonzero(stables & (arrival.batch.kind == STABLE))
+        if len(found):
+            codes[found[0]] = Reason.LEADS.code
+            return

@@ -1,0 +1,75 @@
+"""An inbox as a source: a folder with one sub-folder of element files per replica.
+
+`inbox` reads the footers of the files and the notes of the replicas, and raises what they show:
+columns that differ, a half-written file, a path that is no inbox.  It reads no row and needs no
+Spark.  Files and replicas that appear later are found while a query runs.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import FileError
+from anabranch.model.properties import StreamProperties
+from anabranch.sources.files import Folder, Layout, look
+from anabranch.sources.notes import NOTE
+
+
+@dataclass(frozen=True, eq=False)
+class Inbox:
+    """The replicas of one folder, as `ab.merge` takes them; made by `inbox`."""
+
+    folder: Folder
+
+    @property
+    def path(self) -> Path:
+        """The folder, as an absolute path."""
+        return self.folder.path.resolve()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All replicas that are there now, also detached ones."""
+        return tuple(str(one.name) for one in self.folder.replicas)
+
+    @property
+    def founders(self) -> tuple[str, ...]:
+        """The replicas that are there now and not detached."""
+        return tuple(str(one.name) for one in self.folder.replicas if not one.detached)
+
+    @property
+    def declared(self) -> dict[str, StreamProperties | None]:
+        """What each replica that is not detached declares of itself."""
+        return declared(self.folder)
+
+
+def inbox(path: Path | str, *, schema: Path | str | None = None) -> Inbox:
+    """The replicas of a folder, each a sub-folder of element files: an input of `ab.merge`.
+
+    `schema` is a file with the types of the columns, for JSON lines only; without it they are
+    those of all files that are there.  `docs/guide/elements.md` has the format of the files.
+    """
+    folder = look(path, schema=None if schema is None else Path(schema))
+    require_inbox(folder)
+    return Inbox(folder)
+
+
+def require_inbox(folder: Folder) -> None:
+    """Reject what has no replicas by name."""
+    if folder.layout is not Layout.INBOX:
+        message = (
+            f"{folder.path}: is a {folder.layout.value}, expected an inbox: one sub-folder of "
+            "element files per replica; name the folder above, or put them into INBOX/NAME/"
+        )
+        raise FileError(message)
+
+
+def declared(folder: Folder) -> dict[str, StreamProperties | None]:
+    """What each replica of an inbox declares; None: nothing.  Detached ones are left out."""
+    found: dict[str, StreamProperties | None] = {}
+    for replica in folder.replicas:
+        if replica.detached:
+            continue
+        promised = {} if replica.note is None else replica.note.properties
+        where = str(replica.path / NOTE)
+        known = StreamProperties.from_dict(promised, where=where) if promised else None
+        found[str(replica.name)] = known
+    return found

@@ -1,0 +1,97 @@
+"""The progress record of one lane and trigger: every element in exactly one bucket.
+
+Data elements are counted by the lane that they are routed to, stables and refused rows by one
+lane alone: the sum over all lanes counts every row once.  An element that was held back
+(`pending`) and is decided now moves from that bucket to its final one.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from anabranch.batch.batch import STABLE
+from anabranch.operators.contract import Bucket, InputStatus, StepResult
+from anabranch.sources.channels import ELEMENTS, FINAL, LATE, VIOLATIONS
+from anabranch.spark.lane.receive import Received
+from anabranch.spark.pack.parcels import Facts
+from anabranch.spark.progress import BUCKETS, ReplicaCounts, shown
+
+_COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
+"""What a step counts by itself."""
+
+
+class Account:
+    """Counts of one lane over the steps of a trigger."""
+
+    def __init__(self, *, counting: bool) -> None:
+        self._counting = counting
+        self._rows: dict[str, dict[str, int]] = {}
+        self._violators: dict[str, None] = {}
+        self.output = dict.fromkeys((ELEMENTS, FINAL, LATE, VIOLATIONS, *_COUNTED), 0)
+
+    @property
+    def violators(self) -> tuple[str, ...]:
+        """The inputs that the policy detaches."""
+        return tuple(self._violators)
+
+    def add(
+        self, taken: Sequence[Received], result: StepResult, attached: Sequence[InputStatus]
+    ) -> None:
+        """One step of the operator that takes the inputs: where each element went."""
+        for status in attached:
+            self._of(status.name)
+        for item, buckets in zip(taken, result.buckets, strict=True):
+            mine = buckets if self._counting else buckets[item.batch.kind != STABLE]
+            for bucket in Bucket:
+                self._of(item.input)[bucket.word] += int((mine == bucket).sum())
+        for held in result.resolved:
+            counts = self._of(held.replica)
+            counts[Bucket.PENDING.word] -= len(held.reasons)
+            for bucket in Bucket:
+                counts[bucket.word] += int((held.buckets == bucket).sum())
+        self._violators |= dict.fromkeys(result.violators)
+
+    def add_counts(self, result: StepResult) -> None:
+        """One step of any operator: what it counted, and what it did not take."""
+        late = sum(int((b == Bucket.LATE).sum()) for b in result.buckets)
+        late += sum(int((held.buckets == Bucket.LATE).sum()) for held in result.resolved)
+        broken = sum(int((b == Bucket.VIOLATION).sum()) for b in result.buckets)
+        made = {LATE: late, VIOLATIONS: broken}
+        for name, count in (made | {one: getattr(result, one) for one in _COUNTED}).items():
+            self.output[name] += count
+
+    def add_left(self, replica: str, count: int) -> None:
+        """Elements of a replica that came after it left."""
+        self._of(replica)["violation"] += count
+        self.output[VIOLATIONS] += count
+
+    def add_facts(self, replica: str, facts: Facts) -> None:
+        """What a packer read: rows, and those that are not elements."""
+        counts = self._of(replica)
+        counts["rows"] += facts.rows
+        counts["violation"] += len(facts.refused)
+        self.output[VIOLATIONS] += len(facts.refused)
+
+    def replicas(self, attached: Sequence[InputStatus]) -> dict[str, ReplicaCounts]:
+        """The rows of each replica by bucket, and how far those are that are attached."""
+        by_name = {status.name: status for status in attached}
+        for name in by_name:
+            self._of(name)
+        return {
+            name: ReplicaCounts(
+                **counts,
+                frontier=shown(by_name[name].frontier) if name in by_name else None,
+                joined=name in by_name and by_name[name].joined,
+                attached=name in by_name,
+            )
+            for name, counts in self._rows.items()
+        }
+
+    def _of(self, replica: str) -> dict[str, int]:
+        return self._rows.setdefault(replica, dict.fromkeys(("rows", *BUCKETS), 0))
+
+
+def leader(attached: Sequence[InputStatus]) -> str | None:
+    """The joined input with the greatest frontier; of equals the first."""
+    joined = [status for status in attached if status.joined]
+    found = max(joined, key=lambda one: one.frontier, default=None)
+    return found.name if found else None

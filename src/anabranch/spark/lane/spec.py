@@ -1,0 +1,112 @@
+"""What every lane of a stage must know: frozen data that travels to the workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from anabranch.batch.schema import ElementSchema
+from anabranch.operators.contract import Attach, Inputs
+from anabranch.operators.pipeline import Pipeline, require_ids
+from anabranch.operators.route import Routing
+from anabranch.spark.lane.receive import Order
+from anabranch.spark.lane.rows import LaneRow
+from anabranch.spark.lane.state import Lane, LaneId
+from anabranch.spark.lane.state_cache import is_switched_on
+from anabranch.spark.pack.spill import Depot
+
+
+class StagesFiles(Protocol):
+    """Writes the files of an output where the rows are (`anabranch.spark.write`)."""
+
+    def write(self, rows: Sequence[LaneRow]) -> tuple[list[LaneRow], dict[str, str]]:
+        """Write a lane's rows; those that travel on, and the files by folder."""
+
+
+@dataclass(frozen=True)
+class Founder:
+    """An input that was there when the run began; every lane knows it from the first step on.
+
+    Only then is remembered what it may still mention when its first file comes later.
+    """
+
+    name: str
+    guarantee: int | None = None
+    attachment: int = 1
+
+
+@dataclass(frozen=True)
+class NextStage:
+    """Where the elements of a stage go: how many lanes follow, and what decides among them."""
+
+    lanes: int
+    routing: Routing
+
+
+@dataclass(frozen=True)
+class LaneSpec:
+    """What every lane of a stage must know; it travels to the workers.
+
+    `stage` counts from 0; `before` is the number of lanes of the stage before, None for the
+    first.  `final` asks for the events that become final.  `warm`: workers may keep copies of
+    states (decided by the driver's environment).
+    """
+
+    run: str
+    lanes: int
+    pipeline: Pipeline
+    order: Order
+    founders: tuple[Founder, ...] = ()
+    strict: bool = False
+    final: bool = False
+    direct: StagesFiles | None = None
+    depot: Depot | None = None
+    stage: int = 0
+    before: int | None = None
+    after: NextStage | None = None
+    warm: bool = field(default_factory=is_switched_on)
+
+    @property
+    def schema(self) -> ElementSchema:
+        """The columns of the elements that reach a lane."""
+        return self.order.schema
+
+    @property
+    def source(self) -> str:
+        """The id of the step whose output is the lane's."""
+        return next(one.id for one in reversed(self.pipeline) if not one.observes)
+
+    @property
+    def routing(self) -> Routing:
+        """What decides the lane of an element."""
+        return Routing.of(self.pipeline[0].operator)
+
+    def lane_id(self, number: int) -> LaneId:
+        """What the stored state of a lane must agree with."""
+        return LaneId(self.run, self.stage, number, self.lanes, self.pipeline)
+
+    def new_lane(self) -> Lane:
+        """A lane that has taken no step."""
+        lane = Lane({one.id: one.operator.empty() for one in self.pipeline})
+        for founder in self.founders:
+            entry = Attach(founder.name, founder.attachment, founder.guarantee)
+            lane.states[self.pipeline[0].id].step(Inputs(control=(entry,)))
+        return lane
+
+
+def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ...]:
+    """Stages that follow one another in one query: the first, and pipelines with their lanes.
+
+    What asks for rows of the output (`final`) holds for the last stage.  One lane of it emits
+    the stable for all: an operator whose frontier depends on its data, and not on stables and
+    members alone, must be followed by a stage of one lane, or run in one.
+    """
+    require_ids((*first.pipeline, *(one for pipeline, _ in others for one in pipeline)))
+    specs = [first]
+    for pipeline, lanes in others:
+        before, operator = specs[-1], pipeline[0].operator
+        after = NextStage(lanes, Routing.of(operator))
+        specs[-1] = replace(before, after=after, final=False)
+        more = replace(first, lanes=lanes, pipeline=pipeline, order=Order(operator.schema))
+        number = len(specs)
+        specs.append(replace(more, founders=(), stage=number, before=before.lanes))
+    return tuple(specs)

@@ -1,0 +1,160 @@
+"""What a lane remembers, in parts, in Spark's state store; and a warm copy in the worker.
+
+    header        JSON: format, run, stage, lane, lanes, the steps of the pipeline, how many
+                  steps were taken, which inputs have left, marks, a nonce
+    STEP-ID/NAME  the parts of one operator's state; a save writes those that changed
+
+Small parts lie together (`anabranch.spark.lane.bundles`).
+
+Spark's store is the only truth.  A worker process that serves the same lane again need not read
+the parts: it keeps the state object that it saved last, together with the nonce that it wrote
+into the header.  The copy is used if, and only if, the header that Spark shows now has the same
+nonce.  Every save draws a new one, so that a copy of a save that Spark did not commit (a task
+that failed later, a speculative twin, a lost executor) never fits, and neither does an older
+one.  A copy is taken out before a step changes it and put back after the save: an error in
+between leaves no copy.
+"""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from anabranch.batch.batch import NEVER_UNITS
+from anabranch.errors import StateError
+from anabranch.operators.contract import State
+from anabranch.operators.pipeline import Pipeline
+from anabranch.spark.lane.bundles import Bundles, Parts
+from anabranch.spark.lane.state_cache import WarmCopies, private_folder
+
+FORMAT: Final = 1
+HEADER: Final = "header"
+
+
+@dataclass(frozen=True)
+class LaneId:
+    """Which lane of which stage of which run: what a stored state must agree with."""
+
+    run: str
+    stage: int
+    lane: int
+    lanes: int
+    pipeline: Pipeline
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What distinguishes a lane's warm copy from others."""
+        return self.run, self.stage, self.lane
+
+    @property
+    def labels(self) -> list[str]:
+        """The steps of the pipeline as the header records them."""
+        return [one.label for one in self.pipeline]
+
+
+@dataclass(eq=False)
+class Lane:
+    """What a lane remembers: the state of each step of its pipeline, by id.
+
+    `steps` were taken so far; `gone` are inputs that have left, with their last attachment;
+    `passed` is the frontier that the stage before has reached; `marks` are what was saved last
+    of each state, and `kept` where each stored part lies.
+    """
+
+    states: dict[str, State]
+    steps: int = 0
+    gone: dict[str, int] = field(default_factory=dict)
+    passed: int = int(NEVER_UNITS)
+    marks: dict[str, int] = field(default_factory=dict)
+    kept: Bundles = field(default_factory=Bundles)
+
+
+WARM: Final = WarmCopies(notes=private_folder())
+"""The copies of this worker process."""
+
+NO_COPIES: Final = WarmCopies(0)
+"""Keeps none."""
+
+
+def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
+    """What the lane remembers, or None at its first step."""
+    first = parts.getValue((HEADER,))
+    if first is None:
+        return None
+    header = json.loads(bytes(first[0]))
+    _require_same(header, which)
+    copy: Lane | None = warm.take(which.key, header["nonce"])
+    if copy is not None:
+        return copy
+    stored = {key[0]: bytes(value[0]) for key, value in parts.iterator()}
+    kept, found = Bundles.read({n: data for n, data in stored.items() if n != HEADER})
+    states = {
+        one.id: one.operator.from_parts(_under(f"{one.id}/", found)) for one in which.pipeline
+    }
+    fields = {name: header[name] for name in ("steps", "gone", "passed", "marks")}
+    return Lane(states, **fields, kept=kept)
+
+
+def _under(prefix: str, found: dict[str, bytes]) -> dict[str, bytes]:
+    return {
+        name.removeprefix(prefix): data
+        for name, data in found.items()
+        if name.startswith(prefix)
+    }
+
+
+def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> int:
+    """Write what changed; the bytes written."""
+    written: dict[str, bytes] = {}
+    deleted: list[str] = []
+    for step, state in lane.states.items():
+        saved = state.parts(since=lane.marks.get(step))
+        written |= {f"{step}/{name}": data for name, data in saved.written.items()}
+        deleted += [f"{step}/{name}" for name in saved.deleted]
+        lane.marks[step] = saved.mark
+    size = lane.kept.save(parts, written, deleted)
+    nonce = uuid.uuid4().hex
+    parts.updateValue((HEADER,), (_header(which, lane, nonce),))
+    warm.put(which.key, nonce, lane)
+    return size
+
+
+def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
+    header = {
+        "format": FORMAT,
+        "run": which.run,
+        "stage": which.stage,
+        "lane": which.lane,
+        "lanes": which.lanes,
+        "pipeline": which.labels,
+        "steps": lane.steps,
+        "gone": lane.gone,
+        "passed": lane.passed,
+        "marks": lane.marks,
+        "nonce": nonce,
+    }
+    return json.dumps(header).encode()
+
+
+def _require_same(header: dict[str, Any], which: LaneId) -> None:
+    """Refuse a checkpoint that was begun with other lanes or another pipeline."""
+    wanted = {
+        "format": FORMAT,
+        "stage": which.stage,
+        "lanes": which.lanes,
+        "lane": which.lane,
+        "pipeline": which.labels,
+    }
+    for name, now in wanted.items():
+        if header[name] != now:
+            message = (
+                f"lane {which.lane} of stage {which.stage}: this checkpoint was begun with "
+                f"{name} = {_show(header[name])}, now it is asked to continue with "
+                f"{_show(now)}; keep it as it was, or start a new run with a new checkpoint "
+                "and output"
+            )
+            raise StateError(message)
+
+
+def _show(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

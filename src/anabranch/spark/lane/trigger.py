@@ -1,0 +1,295 @@
+"""What one lane makes of one trigger's parcels: the steps of its pipeline, without Spark.
+
+`make` takes a step per round and returns rows for the writer (parcels of output elements, of
+late rows and violations with their origin) and one progress record.  A lane whose stage is
+followed by another sends its elements to the lanes of that stage instead.
+
+Steps are numbered for ever; every lane of a stage takes every step, so the number of a step is
+the same in all of them, and orders the output.  A change of membership is a step of its own: by
+some policies it changes the output, and moves its frontier.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import Batch, Codes, Ints, concat
+from anabranch.errors import ViolationError
+from anabranch.operators.contract import (
+    REASONS,
+    Arrival,
+    Attach,
+    Bucket,
+    ControlEntry,
+    Detach,
+    Inputs,
+    State,
+    StepResult,
+)
+from anabranch.operators.pipeline import run
+from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
+from anabranch.spark.lane.account import Account, leader
+from anabranch.spark.lane.receive import Received, Round, gathered, rounds
+from anabranch.spark.lane.rows import ORIGIN, LaneRow
+from anabranch.spark.lane.spec import LaneSpec, NextStage
+from anabranch.spark.lane.state import Lane
+from anabranch.spark.pack.parcels import (
+    COUNTING_LANE,
+    Parcel,
+    Refused,
+    cut,
+    in_every_lane,
+    pieces,
+)
+from anabranch.spark.progress import LaneRecord, OperatorRecord, shown, shown_facts
+
+LEFT = "its replica was detached; it returns with a greater attachment number"
+
+
+@dataclass
+class _Trigger:
+    """One trigger of one lane; `output` is collected for the next stage if there is one."""
+
+    number: int
+    lane: Lane
+    spec: LaneSpec
+    account: Account
+    rows: list[LaneRow] = field(default_factory=list)
+    output: list[Batch] = field(default_factory=list)
+
+    @property
+    def first(self) -> State:
+        """The state of the operator that takes the inputs."""
+        return self.lane.states[self.spec.pipeline[0].id]
+
+    @property
+    def last(self) -> State:
+        """The state of the operator whose output is the lane's."""
+        return self.lane.states[self.spec.source]
+
+    def row(self, channel: str, **values: Any) -> None:
+        """Add a row of this step."""
+        self.rows.append(LaneRow(channel, self.number, self.lane.steps, **values))
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a lane made of a trigger: rows for the writer, parcels for the next stage."""
+
+    rows: list[LaneRow]
+    parcels: list[Parcel]
+    record: LaneRecord
+
+
+def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> Made:
+    """Take the steps of one trigger."""
+    counting = number == COUNTING_LANE
+    now = _Trigger(number, lane, spec, Account(counting=counting))
+    if spec.before is None:
+        _take_inputs(now, parcels)
+    else:
+        batch, lane.passed = gathered(parcels, spec.before, lane.passed, spec.schema)
+        whole = _from_stage(parcels[0].input, batch)
+        _step(now, Inputs((Arrival(whole.input, batch),)), [whole])
+        lane.steps += 1
+    sent = [] if spec.after is None else _sent(now, spec.after)
+    return Made(now.rows, sent, _record(now))
+
+
+def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+    lane, spec = now.lane, now.spec
+    known = {status.name: status.attachment for status in now.first.inputs} | lane.gone
+    # The inputs of the first step are complete; a later one must declare it.
+    order = spec.order if lane.steps else replace(spec.order, newcomers=None)
+    for one in rounds(parcels, order, known):
+        _round(now, one)
+    refused: list[Refused] = []
+    for parcel in parcels:
+        if parcel.facts is not None:
+            now.account.add_facts(parcel.input, parcel.facts)
+            refused += parcel.facts.refused
+    if refused:
+        columns = {name: [getattr(one, name) for one in refused] for name in ORIGIN.names}
+        origin = pa.table(columns, schema=ORIGIN)
+        now.rows.append(LaneRow(VIOLATIONS, now.number, lane.steps - 1, origin=origin))
+
+
+def _round(now: _Trigger, one: Round) -> None:
+    lane = now.lane
+    for name, attachment, guarantee in one.attached:
+        if attachment > lane.gone.get(name, 0):
+            lane.gone.pop(name, None)
+            _control(now, Attach(name, attachment, guarantee))
+        lane.steps += 1
+    taken = [item for item in one.received if item.attachment > lane.gone.get(item.input, 0)]
+    arrivals = tuple(
+        Arrival(item.input, item.batch, guarantee=item.guarantee, attachment=item.attachment)
+        for item in taken
+    )
+    _step(now, Inputs(arrivals), taken)
+    left = [item for item in one.received if item not in taken]
+    for item in [*left, *one.after]:
+        _quarantine_left(now, item)
+    lane.steps += 1
+    for name, attachment in one.detached:
+        if any(status.name == name for status in now.first.inputs):
+            _control(now, Detach(name))
+        lane.gone[name] = attachment
+        lane.steps += 1
+
+
+def _control(now: _Trigger, entry: ControlEntry) -> None:
+    _step(now, Inputs(control=(entry,)), ())
+
+
+def _step(now: _Trigger, inputs: Inputs, taken: Sequence[Received]) -> None:
+    """One step of the whole pipeline, and what came of it."""
+    spec, result = now.spec, None
+    for at, (one, result) in enumerate(run(spec.pipeline, now.lane.states, inputs)):
+        if at == 0 and spec.before is None:
+            now.account.add(taken, result, now.first.inputs)
+        if at > 0:
+            taken = [_from_stage(spec.pipeline[at - 1].id, inputs.arrivals[0].batch)]
+        now.account.add_counts(result)
+        _quarantine(now, taken, result)
+        inputs = Inputs((Arrival(one.id, result.output),))
+    assert result is not None, "a pipeline has at least one step"
+    if one is not spec.pipeline[-1]:
+        return  # an operator had no output, so the ones behind it took no step
+    if result.rows is not None and result.rows.num_rows:
+        now.row(ROWS, origin=result.rows)
+    if spec.final:
+        assert result.final is not None, f"{one.id} does not report what becomes final"
+        now.account.output[FINAL] += len(result.final)
+        _elements(now, result.final, FINAL)
+    if spec.after is not None:
+        now.output.append(_data(result.output))
+        return
+    # One lane alone emits the stable: the frontier is the same in all of them.
+    output = result.output if now.number == COUNTING_LANE else _data(result.output)
+    now.account.output[ELEMENTS] += len(output)
+    _elements(now, output, ELEMENTS)
+
+
+def _from_stage(sender: str, batch: Batch) -> Received:
+    """Elements that another operator sent: their rows have no place in any file."""
+    none = np.zeros(len(batch), np.int64)
+    return Received(sender, 1, None, batch, pa.table({}), (None,), none)
+
+
+def _data(output: Batch) -> Batch:
+    """The elements but the stables; the one stable of a step comes last."""
+    before = output.slice(0, len(output) - 1) if len(output) else output
+    for some in (output, before):
+        if some.is_data.all():
+            return some
+    return output.take(np.flatnonzero(output.is_data))
+
+
+def _elements(now: _Trigger, output: Batch, channel: str) -> None:
+    for first, end in cut(len(output)):
+        now.row(channel, first=first, batch=output.slice(first, end))
+
+
+def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
+    """The elements of the trigger for each lane of the next stage, with the lane's frontier."""
+    base = Parcel(
+        lane=0,
+        input=now.spec.source,
+        part=now.number,
+        frontier=int(now.last.frontier),
+    )
+    output = [one for one in now.output if len(one)]
+    if not output:
+        return in_every_lane(base, after.lanes)
+    return pieces(base, concat(output), pa.table({}), after.lanes, after.routing)
+
+
+def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) -> None:
+    for channel, bucket in ((LATE, Bucket.LATE), (VIOLATIONS, Bucket.VIOLATION)):
+        for item, buckets, reasons in zip(taken, result.buckets, result.reasons, strict=True):
+            where = np.flatnonzero(buckets == bucket)
+            if len(where) and now.spec.strict and bucket is Bucket.VIOLATION:
+                raise _stop(item, where, reasons)
+            for first, end in cut(len(where)):
+                some = where[first:end]
+                origin = _origin(item, some, [REASONS[code].text for code in reasons[some]])
+                now.row(channel, batch=item.batch.take(some), origin=origin)
+    for held in result.resolved:
+        where = np.flatnonzero(held.buckets == Bucket.LATE)
+        if len(where):
+            texts = [REASONS[code].text for code in held.reasons[where]]
+            nowhere: list[Any] = [None] * len(where)
+            origin = _origins(texts, held.replica, nowhere, nowhere)
+            now.row(LATE, batch=held.batch.take(where), origin=origin)
+
+
+def _quarantine_left(now: _Trigger, item: Received) -> None:
+    """Elements of an input that has left are kept as violations."""
+    rows = np.arange(len(item.batch))
+    if now.number != COUNTING_LANE:
+        rows = np.flatnonzero(item.batch.is_data)
+    now.account.add_left(item.input, len(rows))
+    for first, end in cut(len(rows)):
+        some = rows[first:end]
+        origin = _origin(item, some, [LEFT] * len(some))
+        now.row(VIOLATIONS, batch=item.batch.take(some), origin=origin)
+
+
+def _origin(item: Received, rows: Ints, reasons: Sequence[str]) -> pa.Table:
+    files, numbers = item.origin(rows)
+    return _origins(reasons, item.input, files, numbers)
+
+
+def _origins(
+    reasons: Sequence[str],
+    replica: str,
+    files: Sequence[str | None],
+    numbers: Sequence[int | None],
+) -> pa.Table:
+    count = len(reasons)
+    columns = {
+        "reason": pa.array(reasons, pa.string()),
+        "replica": pa.array([replica] * count, pa.string()),
+        "file": pa.array(files, pa.string()),
+        "row": pa.array(numbers, pa.int64()),
+        "raw": pa.nulls(count, pa.string()),
+    }
+    return pa.table(columns, schema=ORIGIN)
+
+
+def _stop(item: Received, where: Ints, reasons: Codes) -> ViolationError:
+    origin = _origin(item, where[:1], [REASONS[reasons[where[0]]].text]).to_pylist()[0]
+    message = (
+        f"{origin['file']}: row {origin['row']}: {origin['reason']} (replica "
+        f"'{origin['replica']}'; --strict stops here)"
+    )
+    return ViolationError(message)
+
+
+def _record(now: _Trigger) -> LaneRecord:
+    states = [(one, now.lane.states[one.id]) for one in now.spec.pipeline]
+    attached = now.first.inputs if now.spec.before is None else ()
+    return LaneRecord(
+        lane=now.number,
+        stage=now.spec.stage,
+        steps=now.lane.steps,
+        replicas=now.account.replicas(attached),
+        output=now.account.output,
+        operators={
+            one.id: OperatorRecord(
+                operator=one.operator.name,
+                frontier=shown(state.frontier),
+                live=state.live,
+                facts=shown_facts(state.facts),
+            )
+            for one, state in states
+        },
+        frontier=shown(now.last.frontier),
+        live=now.first.live,
+        leader=leader(attached),
+        violators=now.account.violators,
+    )

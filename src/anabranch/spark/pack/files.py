@@ -1,0 +1,129 @@
+"""From entries of a control log to parcels: the files of inboxes, and who comes and goes.
+
+The log (`anabranch.spark.query.control_log`) has the order in which files were found and
+replicas came and went.  `pack_files` reads each file where Spark runs it.  A file is read under
+the attachment that the log gave it, whatever its folder holds by then: an entry that is packed
+twice means the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from anabranch.batch.buffers import to_arrow
+from anabranch.batch.codec import Decoded, decode
+from anabranch.batch.schema import ElementSchema
+from anabranch.operators.route import BY_IDENTITY, Routing
+from anabranch.sources.elements import Chunk, read_file
+from anabranch.spark.pack.facts import announced, refuse, require_none
+from anabranch.spark.pack.parcels import (
+    DATA,
+    PARCEL_ROWS,
+    Parcel,
+    Refused,
+    in_every_lane,
+    pieces,
+    to_rows,
+)
+from anabranch.spark.pack.placement import lane_keys
+from anabranch.spark.pack.spill import Depot, spilling
+from anabranch.spark.worker_gc import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Files:
+    """The folder of an inbox, and the columns to read there."""
+
+    root: str
+    columns: pa.Schema
+
+
+@dataclass(frozen=True)
+class FilesSpec:
+    """What a packer must know of the inboxes of a query; it travels to the workers."""
+
+    inboxes: tuple[Files, ...]
+    schema: ElementSchema
+    lanes: int
+    routing: Routing = BY_IDENTITY
+    strict: bool = False
+    depot: Depot | None = None
+
+
+def pack_files(spec: FilesSpec, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over entries of the log."""
+    with spilling(spec.depot) as spill:
+        for entry in _entries(entries):
+            base = _base(entry)
+            if base.entry == DATA:
+                for parcels in pack_file(spec, spec.inboxes[entry["inbox"]], base):
+                    yield to_rows(parcels, spec.lanes, spill)
+            else:
+                yield to_rows(in_every_lane(base, spec.lanes), spec.lanes)
+    settle()
+
+
+def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
+    """Entries of a log that names no files, as they cross Spark.
+
+    By Spark's own expressions: a trigger without entries has nothing of them in its plan.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    keys = lane_keys(lanes)
+    each = [F.struct(F.lit(keys[n]).alias("key"), F.lit(n).alias("lane")) for n in range(lanes)]
+    each_lane = entries.select(F.explode(F.array(*each)).alias("to"), "*")
+    same = ["attachment", "log", "file", "entry", "guarantee"]
+    head = F.struct(F.col("to.lane"), F.col("replica").alias("input"), *same)
+    nothing = F.lit(None).cast("binary")
+    return each_lane.select(
+        F.col("to.key").alias("key"),
+        F.to_json(head).alias("head"),
+        nothing.alias("parcel"),
+        nothing.alias("places"),
+    )
+
+
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    return (entry for batch in batches for entry in batch.to_pylist())
+
+
+def _base(entry: Mapping[str, Any]) -> Parcel:
+    same = {name: entry[name] for name in ("attachment", "log", "file", "entry", "guarantee")}
+    return Parcel(lane=0, input=entry["replica"], **same)
+
+
+def pack_file(spec: FilesSpec, inbox: Files, base: Parcel) -> Iterator[list[Parcel]]:
+    """The parcels of one file, piece by piece, one per lane; the last ones carry its facts."""
+    assert base.file is not None, f"a data entry without a file: {base}"
+    path = Path(inbox.root) / base.file
+    total, part = 0, 0
+    refused: list[Refused] = []
+    for chunk in read_file(path, inbox.columns, replica=base.input, rows=PARCEL_ROWS):
+        decoded = decode(chunk.table, spec.schema)
+        refused += _refused(chunk, decoded, base)
+        require_none(refused, strict=spec.strict)
+        total += chunk.table.num_rows + len(chunk.refused)
+        numbers = to_arrow(chunk.rows[decoded.rows].astype("int64"), pa.int64())
+        places = pa.table({"row": numbers})
+        here = replace(base, part=part)
+        yield pieces(here, decoded.batch, places, spec.lanes, spec.routing)
+        part += 1
+    yield announced(replace(base, part=part), spec.lanes, total, refused)
+
+
+def _refused(chunk: Chunk, decoded: Decoded, base: Parcel) -> list[Refused]:
+    """The rows of a piece that are no elements, each with the reason and the row itself."""
+    found: list[tuple[int, str, str | dict[str, Any]]]
+    found = [(line.row, line.reason, line.raw) for line in chunk.refused]
+    raw = chunk.table.take(pa.array(decoded.refused.rows)).to_pylist()
+    numbers = chunk.rows[decoded.refused.rows].tolist()
+    found += list(zip(numbers, decoded.refused.reasons, raw, strict=True))
+    found.sort(key=lambda one: one[0])
+    return [refuse(base.input, base.file, *one) for one in found]

@@ -1,0 +1,21 @@
+"""Prefetch: produce the next item on a background thread while the caller uses the current one.
+
+At most one item is produced ahead, so that memory holds two.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_END: Final[Any] = object()
+
+
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """The same items; an error while one is produced is raised where it would be used."""
+    with ThreadPoolExecutor(1) as beside:
+        coming = beside.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = beside.submit(next, items, _END)
+            yield item

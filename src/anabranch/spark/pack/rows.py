@@ -1,0 +1,247 @@
+"""From rows of any DataFrame to parcels.
+
+The rows have the columns of the element format and the columns that order them; those of a
+DataFrame that holds several replicas have `replica` too.  A row that is no element (an unknown
+kind, a null start, no replica) travels as text, to be kept with its reason; the others are
+packed, replica by replica.
+
+Spark writes each value that goes to Python one by one, and texts cost most.  So the kind and
+the replica, where it has a DataFrame of its own, cross as one number; a word only if it is no
+kind.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.batch.batch import FOREVER_UNITS, KINDS, Ints
+from anabranch.batch.buffers import numbers, take, to_arrow
+from anabranch.batch.codec import Decoded, decode
+from anabranch.batch.schema import KIND, REPLICA, ElementSchema
+from anabranch.operators.route import BY_IDENTITY, Routing
+from anabranch.spark.columns import spark_schema
+from anabranch.spark.pack.facts import announced, refuse, require_none
+from anabranch.spark.pack.parcels import (
+    PARCEL_ROWS,
+    PARCELS,
+    Parcel,
+    Refused,
+    pieces,
+    to_rows,
+)
+from anabranch.spark.pack.prefetch import prefetch
+from anabranch.spark.pack.spill import Depot, spilling
+from anabranch.spark.pack.streams import Stream
+from anabranch.spark.session.host import slots
+from anabranch.spark.worker_gc import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NO_REPLICA = "replica is null: nobody knows whose element it is"
+_NOBODY = "(none)"
+_GATHERED_BYTES = 1 << 22
+_KIND_BITS = 2
+"""Bits of a code that are the kind; the highest value is no kind."""
+
+
+@dataclass(frozen=True)
+class RowsSpec:
+    """What a packer must know of a DataFrame; `order` are the columns that order its rows.
+
+    `names` are the replicas whose numbers the codes have; without, each row has a name.  `word`
+    is the column with words that are no kind.
+    """
+
+    schema: ElementSchema
+    order: tuple[str, ...]
+    lanes: int
+    routing: Routing = BY_IDENTITY
+    names: tuple[str, ...] = ()
+    word: str = "__kind_0"
+    strict: bool = False
+    depot: Depot | None = None
+
+
+def packed(
+    stream: Stream,
+    lanes: int,
+    routing: Routing,
+    *,
+    strict: bool = False,
+    depot: Depot | None = None,
+) -> "DataFrame":
+    """The parcels of a stream."""
+    names = tuple(name for name, _ in stream.copies)
+    df, schema = stream.df, stream.schema_in_lanes
+    spec = RowsSpec(schema, stream.order, lanes, routing, names, _unused(df), strict, depot)
+    copies = [one for _, one in stream.copies] or [df]
+    coded = [_coded(one, number, spec.word) for number, one in enumerate(copies)]
+    df = reduce(_union, coded)
+    # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
+    tasks = slots(df.sparkSession) if stream.is_streaming else None
+    df = df if tasks is None else df.coalesce(tasks)
+    return df.mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
+
+
+def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
+    """The rows of both; by name only if need be, which is one more step to plan."""
+    return df.union(other) if df.columns == other.columns else df.unionByName(other)
+
+
+def _unused(df: "DataFrame") -> str:
+    """The name of a column that no payload has."""
+    taken = {name.lower() for name in df.columns}  # Spark does not tell cases apart
+    return next(name for n in range(len(taken) + 1) if (name := f"__kind_{n}") not in taken)
+
+
+def _coded(df: "DataFrame", replica: int, word: str) -> "DataFrame":
+    """Kind and replica as one code, and beside it the words that are no kind."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind, first = F.col(KIND), replica << _KIND_BITS
+    # One case for each, the usual kind first: they are looked at in turn, for every row.
+    code = F.when(kind == KINDS[0], F.lit(first))
+    unknown = F.when(kind == KINDS[0], F.lit(None))
+    for number, name in enumerate(KINDS[1:], 1):
+        code = code.when(kind == name, F.lit(first + number))
+        unknown = unknown.when(kind == name, F.lit(None))
+    code = code.otherwise(F.lit(first + len(KINDS)))
+    return df.withColumns({KIND: code, word: unknown.otherwise(kind)})
+
+
+def _decoded_codes(table: pa.Table, spec: RowsSpec) -> pa.Table:
+    """The table with kinds, null where it is no kind, and with the replicas' numbers."""
+    codes = numbers(table.column(KIND), np.dtype(np.int32))
+    kind = (codes & (1 << _KIND_BITS) - 1).astype(np.int8)
+    known = kind < len(KINDS)
+    kinds = to_arrow(kind, pa.int8(), mask=None if known.all() else known)
+    table = table.set_column(table.schema.get_field_index(KIND), KIND, kinds)
+    if not spec.names:
+        return table
+    return table.append_column(REPLICA, to_arrow(codes >> _KIND_BITS, pa.int32()))
+
+
+def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What Spark maps over the rows."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    partition = context.partitionId() if context is not None else 0
+    with spilling(spec.depot) as spill:
+        # Spark's side of a task stands still while nobody reads: so the next rows are read.
+        for part, table in enumerate(prefetch(_gathered(batches))):
+            parcels = pack_table(spec, table, f"{partition:08d}", part)
+            yield to_rows(parcels, spec.lanes, spill)
+    settle()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together: a parcel has a cost of its own."""
+    kept: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        kept.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= PARCEL_ROWS or size >= _GATHERED_BYTES:
+            yield pa.Table.from_batches(kept)
+            kept, rows, size = [], 0, 0
+    if rows:
+        yield pa.Table.from_batches(kept)
+
+
+def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Parcel]:
+    """The parcels of some rows of one partition."""
+    lost: list[dict[str, Any]] = []
+    table = _decoded_codes(table, spec)
+    if table.column(REPLICA).null_count:
+        nameless = pc.is_null(table.column(REPLICA))
+        lost = _with_words(table.filter(nameless), spec.word).to_pylist()
+        table = table.filter(pc.invert(nameless))
+    table, decoded = _decoded(table, spec)
+    refused = _refused(spec, table, decoded) if len(decoded.refused) else []
+    refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
+    require_none(refused, strict=spec.strict)
+    places = table.select(list(spec.order))
+    if len(decoded.refused):
+        places = take(places, decoded.rows)
+    parcels: list[Parcel] = []
+    counts: dict[str, int] = {}
+    whose = table.column(REPLICA)
+    if len(decoded.refused):
+        whose = whose.take(pa.array(decoded.rows))
+    for name, mine in _by_name(whose, spec.names):
+        batch = decoded.batch if mine is None else decoded.batch.take(mine)
+        where = places if mine is None else take(places, mine)
+        base = _base(name, partition, part)
+        parcels += pieces(base, batch, where, spec.lanes, spec.routing)
+        counts[name] = len(batch)
+    for row in refused:
+        counts[row.replica] = counts.get(row.replica, 0) + 1
+    return parcels + _facts(spec, counts, refused, partition, part)
+
+
+def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
+    """The elements, and the table; if a row is none, the table has kinds as words again."""
+    if not table.column(KIND).null_count:
+        decoded = decode(table, spec.schema)
+        if not len(decoded.refused):
+            return table, decoded
+    table = _with_words(table, spec.word)
+    return table, decode(table, spec.schema)
+
+
+def _with_words(table: pa.Table, word: str) -> pa.Table:
+    words = pc.take(pa.array(KINDS), table.column(KIND))
+    kind = pc.coalesce(words, table.column(word))
+    at = table.schema.get_field_index(KIND)
+    return table.set_column(at, KIND, kind).drop_columns([word])
+
+
+def _by_name(whose: pa.ChunkedArray, names: Sequence[str]) -> Iterator[tuple[str, Ints | None]]:
+    """The rows of each replica; None: all of them, as nearly always in one partition."""
+    codes = pc.dictionary_encode(whose).combine_chunks()
+    found = codes.dictionary.to_pylist() if len(codes) else []
+    numbers = np.asarray(codes.indices) if len(codes) else np.empty(0, np.int64)
+    for code, name in enumerate(found):
+        mine = None if len(found) == 1 else np.flatnonzero(numbers == code)
+        yield names[name] if names else name, mine
+
+
+def _facts(
+    spec: RowsSpec, counts: dict[str, int], refused: list[Refused], partition: str, part: int
+) -> list[Parcel]:
+    parcels: list[Parcel] = []
+    for name, count in counts.items():
+        mine = [row for row in refused if row.replica == name]
+        base = _base(name, partition, part)
+        if name == _NOBODY:
+            base = replace(base, entry="note")
+        parcels += announced(base, spec.lanes, count, mine)
+    return parcels
+
+
+def _base(name: str, partition: str, part: int) -> Parcel:
+    # After all entries of the control log in this trigger.
+    return Parcel(lane=0, input=name, log=int(FOREVER_UNITS), file=partition, part=part)
+
+
+def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]:
+    raw = table.take(pa.array(decoded.refused.rows)).to_pylist()
+    pairs = zip(raw, decoded.refused.reasons, strict=True)
+    return [_as_refused(spec, row, reason) for row, reason in pairs]
+
+
+def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
+    order = [row.pop(name) for name in spec.order]
+    number = order.pop() if order and isinstance(order[-1], int) else None
+    if spec.names:
+        row[REPLICA] = spec.names[row[REPLICA]]
+    replica = _NOBODY if row[REPLICA] is None else row[REPLICA]
+    return refuse(replica, "/".join(map(str, order)) or None, number, reason, row)

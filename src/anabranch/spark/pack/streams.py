@@ -1,0 +1,357 @@
+"""DataFrames as streams of elements: `events` and `elements`.
+
+Both look at the schema only and raise `SchemaError` for what it shows: a column that is
+missing, a time that is none, times of two types, a payload column with a reserved name, a type
+that payloads cannot have.  What only rows show (a null start, an unknown kind) is kept with its
+reason when the rows come.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from anabranch.batch.schema import (
+    END,
+    KIND,
+    OLD_END,
+    REPLICA,
+    RESERVED,
+    SEQ,
+    START,
+    TIME_COLUMNS,
+    ElementSchema,
+    TimeType,
+)
+from anabranch.batch.times import to_units
+from anabranch.errors import SchemaError, UsageError
+from anabranch.model.properties import StreamProperties
+from anabranch.spark.columns import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "file": ("_metadata.file_path", "_metadata.row_index"),
+    "kafka": ("partition", "offset"),
+}
+"""Orders by a word: where a source says what the order of its rows is."""
+
+_OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
+"""What Kafka's source says of a message beside its position; each copy has its own."""
+
+_COPY: Final = "__order_"
+
+_LAST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A DataFrame in the element format; made by `events` and `elements`.
+
+    `df` has the reserved columns (`replica` only if copies travel together), the payload, and
+    the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
+    are the DataFrames of replicas that have one each, by name: `df` is their union.
+    """
+
+    df: "DataFrame"
+    schema: ElementSchema
+    order: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ()
+    name: str | None = None
+    properties: StreamProperties | None = None
+    has_stables: bool = True
+    is_ntz: bool = False
+    copies: "tuple[tuple[str, DataFrame], ...]" = ()
+
+    @property
+    def schema_in_lanes(self) -> ElementSchema:
+        """The schema of one replica's elements: nothing tells copies apart any more."""
+        return replace(self.schema, has_replica=False)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether new rows may come while a query runs."""
+        return bool(self.df.isStreaming)
+
+    @property
+    def ordered_by(self) -> str:
+        """What gives the order of a replica's rows, in words."""
+        if self.schema.has_seq:
+            return "seq"
+        names = ", ".join(self.ordering)
+        return names or "nothing: rows are taken as they come, partition by partition"
+
+
+def elements(
+    df: "DataFrame",
+    *,
+    replica: str | None = None,
+    seq: str | None = None,
+    order: str | Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    name: str | None = None,
+    properties: StreamProperties | None = None,
+) -> Stream:
+    """Rows that are elements already: `kind`, `start`, `end`, `old_end`, and payload.
+
+    `replica` and `seq` name the columns that hold these, if they are called otherwise; `rename`
+    gives other columns their names in the element format, and payload columns another name
+    than a reserved one.  `order` orders the rows of a replica where there is no seq: columns,
+    or "file" or "kafka".  `name` is the replica's, where a DataFrame is one.
+    """
+    where = "ab.elements"
+    ordering = _ordering(order)
+    df = _ordered(df, ordering, where, [replica, seq, *(rename or {})])
+    names = dict(rename or {})
+    names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
+    df = _renamed(df, names, where=where)
+    return _stream(df, ordering, where, name=name, properties=properties)
+
+
+def events(
+    df: "DataFrame",
+    *,
+    start: str,
+    end: str | None = None,
+    lifetime: str | int | None = None,
+    replaced_by: str | Sequence[str] | None = None,
+    replica: str | None = None,
+    seq: str | None = None,
+    order: str | Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    name: str | None = None,
+    properties: StreamProperties | None = None,
+) -> Stream:
+    """Plain rows, each an event that begins at `start`.
+
+    It ends at `end`, or after `lifetime`, or (batches only) where the replica's next row with
+    the same values in the columns `replaced_by` begins.
+    The columns `start` and `end` become those of the element format; all others are payload.
+    A row without an end is one that nobody has set.  A batch DataFrame is complete, so each
+    replica of it ends with stable(FOREVER).  A stream of plain rows says nothing of its
+    progress: nothing becomes final, and what is remembered grows.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    where = "ab.events"
+    if [end, lifetime, replaced_by].count(None) != 2:
+        message = (
+            f"{where}: say when events end: either end=COLUMN or lifetime=DURATION or "
+            "replaced_by=COLUMNS"
+        )
+        raise UsageError(message)
+    ordering = _ordering(order)
+    keys = [replaced_by] if isinstance(replaced_by, str) else list(replaced_by or ())
+    df = _ordered(df, ordering, where, [start, end, replica, seq, *keys, *(rename or {})])
+    names = dict(rename or {})
+    names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
+    clash = [c for c in df.columns if c in RESERVED and c not in (start, end, *names)]
+    if clash:
+        raise _clash(where, clash[0])
+    _require(df, [start, *([end] if end else []), *names], where)
+    if end is not None:
+        finish: Column = F.col(_quoted(end))
+    elif lifetime is not None:
+        finish = F.col(_quoted(start)) + _length(df, start, lifetime, where)
+    else:
+        finish = _next_start(df, start, keys, replica, seq)
+    columns = _event_columns(df, start, end, finish, names)
+    stream = _stream(df.select(columns), ordering, where, name=name, properties=properties)
+    stream = replace(stream, has_stables=not stream.is_streaming)
+    return stream if stream.is_streaming else _ended(stream)
+
+
+def _event_columns(
+    df: "DataFrame", start: str, end: str | None, finish: "Column", names: Mapping[str, str]
+) -> "list[Column]":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    begin = F.col(_quoted(start))
+    fixed = [F.lit("insert").alias(KIND), begin.alias(START), finish.alias(END)]
+    rest = [
+        F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns if c not in (start, end)
+    ]
+    return [*fixed, *rest]
+
+
+def _next_start(
+    df: "DataFrame", start: str, keys: list[str], replica: str | None, seq: str | None
+) -> "Column":
+    """Where the next row of the same key begins; null, which is never, after the last.
+
+    Of rows that begin together the last in the replica's order counts, the others get an empty
+    lifetime.  Without an order it is the greatest, so that copies agree which one it is.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    where = "ab.events: replaced_by"
+    _require(df, keys, where)
+    if df.isStreaming:
+        message = (
+            f"{where} is for batches: in a stream the next row of a key may come at any time. "
+            "Say it with ab.elements: an insert without an end, and an adjust to its end when "
+            "the next one comes"
+        )
+        raise UsageError(message)
+    order = [seq] if seq else [c for c in df.columns if c.startswith(_COPY)]
+    others = sorted(set(df.columns) - {start, replica, *keys})
+    same = [F.col(_quoted(c)) for c in (replica, *keys) if c]
+    by = [F.col(_quoted(c)) for c in (start, *(order or others))]
+    # One key for all is what was asked for; Connect would warn of a window without any.
+    return F.lead(by[0]).over(Window.partitionBy(*(same or [F.lit(0)])).orderBy(*by))
+
+
+def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kind = df.schema[start].dataType.typeName()
+    time = TimeType.TIMESTAMP if kind.startswith("timestamp") else TimeType.BIGINT
+    units = to_units(str(lifetime), time, option=f"{where}: lifetime")
+    if units < 0:
+        message = f"{where}: lifetime {lifetime!r} ends an event before it starts"
+        raise UsageError(message)
+    if time is TimeType.BIGINT:
+        return F.lit(units).cast("bigint")
+    seconds, micros = divmod(units, 1_000_000)
+    return F.expr(f"make_dt_interval(0, 0, 0, {seconds}.{micros:06d})")
+
+
+def _ended(stream: Stream) -> Stream:
+    """A batch of events with what its end means: nothing more will come."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    df = stream.df
+    given = {KIND: F.lit("stable"), SEQ: F.lit(_LAST), REPLICA: F.col(REPLICA)}
+    whose = df.select(REPLICA).distinct() if REPLICA in df.columns else _one_row(df)
+    columns = [
+        given.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)
+        for field in df.schema
+    ]
+    return replace(stream, df=df.unionByName(whose.select(columns)))
+
+
+def _one_row(df: "DataFrame") -> "DataFrame":
+    return df.sparkSession.range(1)
+
+
+def _stream(df: "DataFrame", ordering: tuple[str, ...], where: str, **rest: Any) -> Stream:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    order = _copies(ordering)
+    fields = {field.name: field.dataType for field in df.schema}
+    plain = arrow_schema(df.drop(*order).schema, where=where)
+    schema = ElementSchema.of(plain, where=where)
+    for field in schema.payload:
+        if pa.types.is_null(field.type):
+            message = f"{where}: column '{field.name}' is void; cast it to a type, or drop it"
+            raise SchemaError(message)
+    zoned = {fields[n].typeName() for n in TIME_COLUMNS if n in fields} - {"void"}
+    if zoned == {"timestamp", "timestamp_ntz"}:
+        message = (
+            f"{where}: of the time columns some are timestamp and some timestamp_ntz; "
+            "all of them must be one or the other; cast them"
+        )
+        raise SchemaError(message)
+    kind = "timestamp" if zoned & {"timestamp", "timestamp_ntz"} else "bigint"
+    kind = "timestamp_ntz" if "timestamp_ntz" in zoned else kind
+    for column in TIME_COLUMNS:
+        if column not in fields:
+            df = df.withColumn(column, F.lit(None).cast(kind))
+        elif fields[column].simpleString() != kind:
+            df = df.withColumn(column, F.col(column).cast(kind))
+    reserved = [c for c in (KIND, START, END, OLD_END, SEQ, REPLICA) if c in df.columns]
+    wanted = [*reserved, *schema.payload.names, *order]
+    if df.columns != wanted:  # each step is planned again in every trigger
+        df = df.select(*(_quoted(c) for c in wanted))
+    return Stream(df, schema, order, ordering, is_ntz="timestamp_ntz" in zoned, **rest)
+
+
+def _ordering(order: str | Sequence[str]) -> tuple[str, ...]:
+    return ORDERS.get(order, (order,)) if isinstance(order, str) else tuple(order)
+
+
+def _copies(ordering: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{_COPY}{number}" for number in range(len(ordering)))
+
+
+def _ordered(
+    df: "DataFrame", ordering: tuple[str, ...], where: str, keep: Sequence[str | None] = ()
+) -> "DataFrame":
+    """The DataFrame with copies of the columns that order it.
+
+    Only those to keep stay: a position in a source is no payload, it differs between copies.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _require_order(df, ordering, where)
+    if ordering == ORDERS["kafka"]:
+        _warn_of_kafka([c for c in df.columns if c not in keep], where)
+    pairs = zip(ordering, _copies(ordering), strict=True)
+    columns = [F.col(name).alias(copy) for name, copy in pairs]
+    stays = {*keep, *RESERVED} | (set(df.columns) - set(ordering))
+    rest = [_quoted(c) for c in df.columns if c in stays]
+    return df.select(*rest, *columns) if columns else df
+
+
+def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> None:
+    for name in ordering:
+        root = name.partition(".")[0]
+        if root in df.columns or root == "_metadata" or name.startswith("`"):
+            continue
+        hint = "check the name"
+        if ordering == ORDERS["kafka"]:
+            hint = (
+                "order='kafka' is by the columns partition and offset of Spark's Kafka source: "
+                "keep both where you parse the value"
+            )
+        message = (
+            f"{where}: order: there is no column '{name}'; the DataFrame has {df.columns}; "
+            f"{hint}"
+        )
+        raise SchemaError(message)
+
+
+def _warn_of_kafka(columns: Sequence[str], where: str) -> None:
+    left = [c for c in _OF_KAFKA if c in columns]
+    if "timestampType" in left:  # the one name that nobody else gives
+        warnings.warn(
+            f"{where}: {', '.join(left)} of Kafka's source are payload here; where they differ "
+            "between copies, no two events are equal: drop them",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _renamed(df: "DataFrame", names: Mapping[str, str], *, where: str) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _require(df, list(names), where)
+    columns = [F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns]
+    return df.select(columns) if names else df  # each step is planned again in every trigger
+
+
+def _require(df: "DataFrame", names: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in df.columns:
+            message = (
+                f"{where}: there is no column '{name}'; the DataFrame has {df.columns}; "
+                "check the name"
+            )
+            raise SchemaError(message)
+
+
+def _clash(where: str, column: str) -> SchemaError:
+    return SchemaError(
+        f"{where}: the payload column '{column}' has a name that the element format needs for "
+        f"itself ({', '.join(RESERVED)}); give it another one with "
+        f"rename={{'{column}': '{column}_of_row'}}"
+    )
+
+
+def _quoted(name: str) -> str:
+    """A column's name as Spark reads it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

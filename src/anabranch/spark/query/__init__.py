@@ -1,0 +1,13 @@
+"""The life of a query: what it is made of, the run it belongs to, its control log, its end.
+
+Its modules, from what a user builds to what is left at the end:
+
+    streams, copies    DataFrames as streams; inputs whose schemas agree
+    merge              `ab.merge` and its views
+    prepare, running   what is checked before a start; the one class of a query that runs
+    run_record, lock   what fixes a run; one driver at a time
+    control_log, watch which files and replicas there are, in which order; what looks for them
+    write_trigger      what happens at the end of a trigger
+    follow, listen     records read where Spark's driver is another process; Spark's metrics
+    ending             failures in our words
+"""

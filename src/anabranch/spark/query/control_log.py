@@ -1,0 +1,166 @@
+"""The control log: in which order files were found, and replicas came and went.
+
+    CHECKPOINT/control/000000000007-east.json     lines of entries, of one replica
+
+The driver writes it, Spark reads it as a source of the query.  So an entry takes effect in all
+lanes in the same trigger, and means the same when a trigger is repeated.
+
+    data     a file of an inbox to read, under this attachment
+    attach   a replica, with its guarantee; of one that is attached, a new guarantee
+    detach   a replica leaves; it returns with a greater attachment number
+
+A query has one log, for the replicas of its inboxes and for those of its DataFrames.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH
+
+FOLDER: Final = "control"
+
+ENTRIES: Final = (
+    "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
+    "file string, modified bigint, length bigint"
+)
+"""What Spark calls the columns of an entry."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log; `log` is its position, `guarantee` None: complete.
+
+    `inbox` is the number of the inbox that the replica is in; None: it is a DataFrame's.
+    """
+
+    log: int
+    entry: str
+    replica: str
+    attachment: int
+    guarantee: int | None = None
+    inbox: int | None = None
+    file: str | None = None
+    modified: int | None = None
+    length: int | None = None
+
+
+@dataclass
+class Member:
+    """A replica as the log knows it."""
+
+    attachment: int
+    guarantee: int | None
+    inbox: int | None = None
+    detached: bool = False
+
+
+class ControlLog:
+    """The entries so far, and who is a member by them; writes new ones.
+
+    `implied`: replicas also attach by themselves, with their elements, as attachment 1.
+    Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
+    """
+
+    def __init__(self, folder: Path | None, *, implied: bool = False) -> None:
+        self._folder = folder
+        self._implied = implied
+        self._lock = threading.Lock()  # a watch and a trigger may write at once
+        self._next = 0
+        self.members: dict[str, Member] = {}
+        self.files: dict[tuple[int, str], tuple[int, int]] = {}
+        self.entries: list[Entry] = []
+        self._read()
+
+    def attach(
+        self,
+        replica: str,
+        guarantee: int | None,
+        *,
+        attachment: int | None = None,
+        inbox: int | None = None,
+    ) -> None:
+        """Attach a replica, or change its guarantee; without a number as the next attachment.
+
+        One that is attached keeps its number, one that was detached gets a greater one.
+        """
+        with self._lock:
+            member = self.members.get(replica)
+            if attachment is None:
+                attachment = member.attachment + member.detached if member else 1
+            inbox = member.inbox if member and inbox is None else inbox
+            entry = Entry(self._next, ATTACH, replica, attachment, guarantee, inbox)
+            self._write(replica, [entry])
+
+    def detach(self, replica: str) -> bool:
+        """Detach a replica in all lanes at the next trigger; False if it is not there."""
+        with self._lock:
+            member = self.members.get(replica)
+            if member is None and self._implied:
+                member = Member(1, None)
+            if member is None or member.detached:
+                return False
+            whose = (replica, member.attachment, None, member.inbox)
+            self._write(replica, [Entry(self._next, DETACH, *whose)])
+            return True
+
+    def add_files(self, replica: str, files: Iterable[tuple[str, int, int]]) -> None:
+        """Files of a replica: name, length, time of change in milliseconds."""
+        with self._lock:
+            member = self.members[replica]
+            if member.detached:  # since it was looked at
+                return
+            whose = (DATA, replica, member.attachment, member.guarantee, member.inbox)
+            found = [
+                Entry(self._next + at, *whose, file, modified, length)
+                for at, (file, length, modified) in enumerate(files)
+            ]
+            self._write(replica, found)
+
+    def refresh(self) -> None:
+        """Take in what others wrote: a query that ended here may run elsewhere now."""
+        with self._lock:
+            self._read()
+
+    def _read(self) -> None:
+        if self._folder is not None:
+            for entry in read_entries(self._folder, since=self._next):
+                self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        self._next = max(self._next, entry.log + 1)
+        is_gone = entry.entry == DETACH
+        guarantee = None if is_gone else entry.guarantee
+        self.members[entry.replica] = Member(
+            entry.attachment, guarantee, entry.inbox, detached=is_gone
+        )
+        if entry.file is not None and entry.inbox is not None:
+            facts = (entry.length or 0, entry.modified or 0)
+            self.files[entry.inbox, entry.file] = facts
+
+    def _write(self, replica: str, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        if self._folder is None:
+            self.entries += entries
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            name = f"{entries[0].log:012d}-{quote(replica, safe='')}.json"
+            beside = self._folder / f".{name}.{os.getpid()}"
+            beside.write_text("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+            beside.replace(self._folder / name)
+        for entry in entries:
+            self._note(entry)
+
+
+def read_entries(folder: Path, *, since: int = 0) -> Iterator[Entry]:
+    """The entries of a log from a position on, in order."""
+    for file in sorted(folder.glob("[0-9]*.json")):
+        if int(file.name.partition("-")[0]) >= since:
+            for line in file.read_text().splitlines():
+                yield Entry(**json.loads(line))

@@ -1,0 +1,238 @@
+"""The inputs of a merge: DataFrames and inboxes that are copies of one stream, if they agree.
+
+Every difference that a schema shows is an error when the merge is built: it names the inputs,
+the column, and what to do.  Names of replicas are unique over all inputs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.batch.schema import REPLICA, RESERVED, ElementSchema
+from anabranch.errors import SchemaError, UsageError
+from anabranch.model.properties import StreamProperties
+from anabranch.operators.route import Routing
+from anabranch.sources.inbox import Inbox
+from anabranch.spark.columns import canonical_schema, spark_schema
+from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
+from anabranch.spark.pack.parcels import PARCELS
+from anabranch.spark.pack.rows import packed
+from anabranch.spark.pack.spill import Depot
+from anabranch.spark.pack.streams import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """All replicas of a merge: DataFrames as one `stream`, and inboxes.
+
+    `names` are the replicas of DataFrames that are known before a row is read.  `schema` is
+    that of one replica's elements: nothing tells copies apart any more.
+    """
+
+    stream: Stream | None
+    names: tuple[str, ...]
+    inboxes: tuple[Inbox, ...]
+    schema: ElementSchema
+    declared: dict[str, StreamProperties | None]
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the DataFrames are streams; inboxes alone are read as batch and as stream."""
+        return self.stream is not None and self.stream.is_streaming
+
+    @property
+    def is_ntz(self) -> bool:
+        """Whether times have no zone."""
+        return self.stream is not None and self.stream.is_ntz
+
+    @property
+    def has_stables(self) -> bool:
+        """Whether some replica can make events final."""
+        return bool(self.inboxes) or (self.stream is not None and self.stream.has_stables)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The columns that order the rows of a DataFrame."""
+        return () if self.stream is None else self.stream.order
+
+    @property
+    def ordered_by(self) -> str:
+        """What gives the order of a replica's rows, in words."""
+        if self.schema.has_seq:
+            return "seq"
+        found = [] if self.stream is None else [self.stream.ordered_by]
+        return "; ".join([*found, *(["file name and row (inbox)"] if self.inboxes else [])])
+
+    @property
+    def founders(self) -> tuple[str, ...]:
+        """The replicas that are known when the merge is built."""
+        return (*self.names, *(name for one in self.inboxes for name in one.founders))
+
+    def parcels(
+        self,
+        entries: "DataFrame | None",
+        lanes: int,
+        routing: Routing,
+        *,
+        strict: bool,
+        depot: Depot | None,
+    ) -> "DataFrame":
+        """The rows of all replicas, packed for the lanes, with the entries of a control log."""
+        made: list[DataFrame] = []
+        if self.stream is not None:
+            made.append(packed(self.stream, lanes, routing, strict=strict, depot=depot))
+        if entries is not None and self.inboxes:
+            files = tuple(self._files(one) for one in self.inboxes)
+            spec = FilesSpec(files, self.schema, lanes, routing, strict, depot)
+            columns = spark_schema(PARCELS)
+            made.append(entries.mapInArrow(partial(pack_files, spec), columns))
+        elif entries is not None:
+            made.append(pack_control(entries, lanes))
+        return reduce(lambda all_, one: all_.union(one), made)
+
+    def _files(self, one: Inbox) -> Files:
+        found = one.folder.schema
+        reserved = [f for f in found if f.name in RESERVED and f.name != REPLICA]
+        return Files(str(one.path), pa.schema([*reserved, *self.schema.payload]))
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What must be the same in all inputs; `what` names one in messages."""
+
+    what: str
+    schema: ElementSchema
+    time: str
+    ordered_by: str
+    is_streaming: bool | None = None
+    order: int | None = None
+
+
+def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Copies:
+    """All replicas in one, if their schemas agree and no two have one name."""
+    if not inputs:
+        message = (
+            "ab.merge: nothing to merge; give DataFrames, one with a replica column, or inboxes"
+        )
+        raise UsageError(message)
+    streams = {
+        one.name or str(at): one for at, one in enumerate(inputs) if isinstance(one, Stream)
+    }
+    inboxes = tuple(one for one in inputs if isinstance(one, Inbox))
+    _require_unique(inputs)
+    facts = [_facts(at, one) for at, one in enumerate(inputs)]
+    for one, other in combinations(facts, 2):
+        _require_same(one, other)
+    stream, names, declared = _joined(streams, alone=len(inputs) == 1)
+    known = (*names, *replicas) if streams else ()
+    properties = dict.fromkeys(known, stream.properties if stream else None) | declared
+    for inbox in inboxes:
+        properties |= inbox.declared
+    if not properties and stream is not None:
+        properties = {"every replica": stream.properties}
+    schema = facts[0].schema if stream is None else stream.schema_in_lanes
+    return Copies(stream, known, inboxes, schema, properties)
+
+
+def _facts(at: int, one: Stream | Inbox) -> _Input:
+    if isinstance(one, Stream):
+        time = "timestamp_ntz" if one.is_ntz else one.schema.time.value
+        what = f"replica '{one.name or at}'"
+        is_streaming = one.is_streaming
+        return _Input(what, one.schema, time, one.ordered_by, is_streaming, len(one.order))
+    found = one.folder.elements
+    payload = canonical_schema(found.payload, where=str(one.folder.path))
+    schema = ElementSchema(found.time, payload, found.has_seq)
+    by = "seq" if found.has_seq else "file name and row"
+    return _Input(f"inbox '{one.folder.path}'", schema, found.time.value, by)
+
+
+def _joined(
+    streams: dict[str, Stream], *, alone: bool
+) -> tuple[Stream | None, tuple[str, ...], dict[str, StreamProperties | None]]:
+    """All DataFrames in one, the names that are known by them, and what these declare."""
+    if not streams:
+        return None, (), {}
+    first = next(iter(streams.values()))
+    if alone and first.schema.has_replica:
+        return first, (), {}
+    for name, one in streams.items():
+        if one.schema.has_replica:
+            message = (
+                f"ab.merge: replica '{name}' has a column '{REPLICA}' of its own, beside other "
+                "inputs; merge one DataFrame with such a column, or drop the column"
+            )
+            raise SchemaError(message)
+    named = [_named(one, name) for name, one in streams.items()]
+    df = reduce(lambda all_, one: all_.unionByName(one), named)
+    schema = replace(first.schema, has_replica=True)
+    stables = all(one.has_stables for one in streams.values())
+    copies = tuple((name, one.df) for name, one in streams.items())
+    joined = replace(first, df=df, schema=schema, has_stables=stables, properties=None)
+    joined = replace(joined, copies=copies)
+    return joined, tuple(streams), {name: one.properties for name, one in streams.items()}
+
+
+def _named(stream: Stream, name: str) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return stream.df.withColumn(REPLICA, F.lit(name))
+
+
+def _require_unique(inputs: Sequence[Stream | Inbox]) -> None:
+    """Reject two replicas with one name, whatever they come from."""
+    names: list[str] = []
+    for at, one in enumerate(inputs):
+        names += [one.name or str(at)] if isinstance(one, Stream) else one.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = (
+            f"ab.merge: two replicas have one name: {', '.join(twice)}; names of replicas are "
+            "unique over all inputs: give a DataFrame another name=, or rename a folder"
+        )
+        raise UsageError(message)
+
+
+def _require_same(first: _Input, one: _Input) -> None:
+    a, b = first.schema, one.schema
+    streaming = (first.is_streaming, one.is_streaming)
+    if None not in streaming and streaming[0] != streaming[1]:
+        kinds = ["streaming" if each else "batch" for each in streaming]
+        message = (
+            f"ab.merge: {first.what} is a {kinds[0]} DataFrame and {one.what} a {kinds[1]} "
+            "one; merge one kind: read both with spark.read, or both with spark.readStream"
+        )
+        raise UsageError(message)
+    if first.time != one.time:
+        raise _differ(first, first.time, one, one.time, "their times")
+    orders = (first.order, one.order)
+    if a.has_seq != b.has_seq or (None not in orders and orders[0] != orders[1]):
+        raise _differ(first, first.ordered_by, one, one.ordered_by, "their order")
+    missing = [c for c in a.payload.names if c not in b.payload.names]
+    extra = [c for c in b.payload.names if c not in a.payload.names]
+    for column in [*missing, *extra]:
+        has, lacks = (first, one) if column in missing else (one, first)
+        message = (
+            f"ab.merge: {has.what} has a column '{column}' and {lacks.what} has not; all "
+            "replicas of a stream have the same columns: add it, or drop it (rename= gives a "
+            "column another name)"
+        )
+        raise SchemaError(message)
+    for column in a.payload.names:
+        was, now = a.payload.field(column).type, b.payload.field(column).type
+        if was != now:
+            raise _differ(first, str(was), one, str(now), f"column '{column}'")
+
+
+def _differ(first: _Input, was: str, one: _Input, now: str, what: str) -> SchemaError:
+    return SchemaError(
+        f"ab.merge: {what}: {was} in {first.what}, {now} in {one.what}; all replicas of a "
+        "stream have the same; cast or rename in one of them"
+    )

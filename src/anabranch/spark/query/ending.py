@@ -1,0 +1,70 @@
+"""The end of a query: waited for, stopped, or failed, in our words.
+
+Spark wraps an error of a Python worker in its own, with the worker's traceback as text.  If it
+was one of ours, `explain` finds its name and message there; anything else is a `RunError` that
+names Spark's log.  Where Spark's process is gone (killed, out of memory) it answers nothing any
+more: that is a failure of the run like others, and stopping what is gone is none.
+"""
+
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from anabranch import errors
+from anabranch.errors import AnabranchError, RunError
+from anabranch.spark.session.start import log_file
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+_OURS: Final = re.compile(
+    r"anabranch\.errors\.(\w+): (.+?)(?:\n\n|\n\t|\nSQLSTATE| SQLSTATE|$)", re.DOTALL
+)
+
+
+def wait_for(query: "StreamingQuery", seconds: int | None) -> bool:
+    """Wait for the end; False if it still runs.  A failure is raised in our words."""
+    try:
+        ended = query.awaitTermination(seconds)
+    except Exception as error:
+        raise explain(error) from error
+    return bool(ended) or seconds is None
+
+
+def stop(query: "StreamingQuery | None") -> None:
+    """Stop a query that runs; one that has ended, or whose Spark is gone, is left as it is."""
+    try:
+        if query is not None:
+            query.stop()
+    except Exception as error:  # what ended it was raised where it was waited for
+        log.info("the query could not be stopped: %s", error)
+
+
+def is_active(query: "StreamingQuery | None") -> bool:
+    """Whether a query runs; one whose Spark is gone does not."""
+    try:
+        return query is not None and bool(query.isActive)
+    except Exception:
+        return False
+
+
+def explain(error: Exception) -> AnabranchError:
+    """The error to raise instead of one that Spark raised."""
+    if isinstance(error, AnabranchError):
+        return error
+    text = str(error)
+    found = _OURS.search(text)
+    if found:
+        kind = getattr(errors, found[1], RunError)
+        if isinstance(kind, type) and issubclass(kind, AnabranchError):
+            return kind(" ".join(found[2].split()))
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        text = "its process (the JVM) is gone: killed, or out of memory"
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    place = log_file()
+    where = f"; Spark's log is {place}" if place else ""
+    return RunError(
+        f"Spark failed: {first.strip()[:500]}{where}; what was committed stays, start again"
+    )

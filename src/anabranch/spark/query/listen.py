@@ -1,0 +1,101 @@
+"""The progress of every query that has a merge in it, through Spark's own observed metrics.
+
+The lanes' records pass by an `observe` on their way to the sink, whatever the sink is: so they
+are in `query.lastProgress["observedMetrics"]` and in what any `StreamingQueryListener` gets,
+also where a view is written by Spark's own writers, and on Spark Connect.  Each lane's record
+is a maximum over rows of which the lane makes one per trigger: a task that is run again, or
+rows that are read twice, change nothing.
+
+`progress` reads them; `listener` calls a function with them.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.errors import UsageError
+from anabranch.spark.lane.stage import OBSERVED
+from anabranch.spark.progress import LaneRecord, TriggerRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+log = logging.getLogger(__name__)
+
+
+def progress(query: Any) -> list[dict[str, Any]]:
+    """What the last trigger did, for each merge in a query (nearly always one).
+
+    `query` is a query of Spark's, what `start` of a merge returns, or a progress that Spark
+    gives (`query.lastProgress`, `event.progress`).  The list is empty before the first trigger,
+    and for a query without a merge.  docs/guide/progress.md documents each field.
+    """
+    from anabranch.spark.query.running import RunningQuery
+
+    query = query.query if isinstance(query, RunningQuery) else query
+    last = query if isinstance(query, Mapping) else _last(query)
+    if not last:
+        return []
+    found = []
+    metrics = last.get("observedMetrics") or {}
+    for name, row in sorted(metrics.items()):
+        if not name.startswith(OBSERVED):
+            continue
+        records = [LaneRecord.from_json(note) for note in _notes(row)]
+        if records:
+            run = name.removeprefix(OBSERVED).rpartition("-")[0]
+            now = TriggerRecord.of(records, int(last["batchId"])).to_dict()
+            found.append({"run": run, "timestamp": last["timestamp"], **now})
+    return found
+
+
+def _notes(row: Any) -> Iterator[str]:
+    """The lanes' records in a row of metrics; Connect has it with lists inside."""
+    if isinstance(row, str):
+        if row.startswith("{"):
+            yield row
+    elif isinstance(row, Mapping):
+        yield from _notes(list(row.values()))
+    elif isinstance(row, list | tuple):
+        for one in row:
+            yield from _notes(one)
+
+
+def _last(query: Any) -> Mapping[str, Any] | None:
+    last = getattr(query, "lastProgress", "")
+    if last is None or isinstance(last, Mapping):
+        return last
+    message = (
+        f"ab.progress: {query!r} is a {type(query).__name__}; give a streaming query, what "
+        "merged.start(...) returned, or the progress in a listener's event"
+    )
+    raise UsageError(message)
+
+
+def listener(function: Callable[[dict[str, Any]], None]) -> "StreamingQueryListener":
+    """A listener for `spark.streams.addListener`: calls a function after every trigger.
+
+    It is called once for each merge in each query of the session, with what `progress` gives.
+    An error in it is put into the log; it stops no query.
+    """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            """Nothing was done yet."""
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            """Spark tells what a trigger did."""
+            for one in progress(event.progress):
+                try:
+                    function(one)
+                except Exception:
+                    log.exception("a function that listens to progress failed")
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            """Nothing came."""
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            """Its triggers were reported before."""
+
+    return Listener()

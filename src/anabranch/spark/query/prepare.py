@@ -1,0 +1,242 @@
+"""What is checked before a query starts, and how it starts; one way for all inputs.
+
+`prepare` looks at everything that can be known before Spark starts: whether the folders belong
+to one run, and whether lanes, case, policy and columns are those of the run.  It raises before
+a byte is written.  A run keeps what it was started with: what a restart does not ask for is
+taken from its record.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.errors import UsageError
+from anabranch.sinks.contract import Sink
+from anabranch.sinks.folder import FolderSink
+from anabranch.sinks.function import FunctionSink
+from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.lane.stage import escaped, in_lanes
+from anabranch.spark.pack.spill import depot_for
+from anabranch.spark.query import run_record as runs
+from anabranch.spark.query.control_log import ENTRIES, FOLDER, ControlLog
+from anabranch.spark.query.ending import stop
+from anabranch.spark.query.lock import FILE as LOCK
+from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
+from anabranch.spark.write.reports import local
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from anabranch.spark.query.merge import Merged
+    from anabranch.spark.query.running import OnTrigger, RunningQuery
+
+Given: TypeAlias = "str | Path | Callable[[DataFrame, int], None] | Sink"
+"""What a user names as a sink: a folder (a path or URI), a function, or a sink of their own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A query that may start; nothing is written yet.
+
+    `merged` has the lanes, the case and the policy of the run.  `checkpoint` is what Spark
+    gets, `folder` the same as a local path.
+    """
+
+    merged: "Merged"
+    run: runs.Run
+    is_new: bool
+    checkpoint: str
+    folder: Path | None
+    output: Path | None
+    outlets: tuple[Outlet, ...]
+    late: Given
+    with_final: bool
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether some replicas are DataFrames."""
+        return self.merged.copies.stream is not None
+
+    @property
+    def progress(self) -> str:
+        """The folder of the records of the triggers."""
+        return f"{self.output or self.checkpoint}/{PROGRESS}"
+
+    def control_log(self) -> ControlLog | None:
+        """The query's control log; None where the checkpoint is no local path."""
+        if self.folder is None:
+            return None
+        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        return ControlLog(self.folder / FOLDER, implied=self.has_frames)
+
+    def watches(self, log: ControlLog | None) -> list[InboxWatch]:
+        """What looks for new files and replicas in the inboxes."""
+        if log is None:
+            return []
+        return self.merged.watches(log, self.run.founders)
+
+    def rows(self, spark: "SparkSession", writer: TriggerWriter) -> "DataFrame":
+        """What the lanes make, as a stream."""
+        merged, entries = self.merged, None
+        if self.folder is not None:
+            control = escaped(str(self.folder / FOLDER))
+            entries = spark.readStream.schema(ENTRIES).json(control)
+        parcels = merged.parcels(entries, writer.depot)
+        spec = replace(merged.spec(final=self.with_final), run=self.run.run)
+        return in_lanes(parcels, replace(spec, direct=writer.direct(), depot=writer.depot))
+
+    def start(
+        self,
+        spark: "SparkSession",
+        *,
+        once: bool = False,
+        interval: str = "1 second",
+        on_trigger: "OnTrigger | None" = None,
+    ) -> "RunningQuery":
+        """Run it: `once` takes all there is and ends, else it runs until it is stopped."""
+        from anabranch.spark.query.running import RunningQuery
+
+        lock = None if self.folder is None else DriverLock(self.folder)
+        query = None
+        try:
+            self._record()
+            writer = TriggerWriter(self.outlets, self.progress, depot_for(spark, self.folder))
+            query = RunningQuery(self, writer, lock, on_trigger)
+            query.begin(spark, once=once, interval=interval)
+        except BaseException:
+            stop(None if query is None else query.query)
+            if lock is not None:
+                lock.release()
+            raise
+        return query
+
+    def _record(self) -> None:
+        """Write the run into its folders, the checkpoint's last: only then is it a run."""
+        if self.folder is not None and self.is_new:
+            runs.require_new(self.folder)
+        for folder in (*self.homes, self.folder):
+            if folder is not None and (self.is_new or runs.read(folder) is None):
+                runs.write(self.run, folder)
+
+    @property
+    def homes(self) -> list[Path]:
+        """The folders that belong to the run beside its checkpoint."""
+        folders = (outlet.sink.folder for outlet in self.outlets)
+        sinks = [Path(folder) for folder in folders if folder is not None]
+        inside = (self.folder, self.output)
+        outside = [sink for sink in sinks if sink.parent not in inside]
+        return [self.output, *outside] if self.output else outside
+
+
+def prepare(
+    merged: "Merged",
+    checkpoint: str,
+    given: Mapping[str, "Given | None"],
+    *,
+    output: Path | None = None,
+) -> Prepared:
+    """Check all that can be known before Spark starts; raise what is wrong."""
+    folder = local(checkpoint)
+    place = checkpoint if folder is None else str(folder)
+    output = None if output is None else output.resolve()
+    _require_local(merged, checkpoint, folder, output)
+    _require_apart(merged, folder, output)
+    if folder is not None and (folder / LOCK).exists():
+        DriverLock(folder).release()  # raises if another merge runs
+    found = None if folder is None else runs.find(folder, output)
+    merged = merged.continued(found)
+    run = _run(merged, found, has_output=output is not None)
+    if found is not None:
+        runs.require_same(found, run, output or Path(place))
+    sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
+    if output is None:
+        sinks.setdefault(LATE, f"{place}/{LATE}")
+    outlets = [Outlet(merged.views.view(view), _sink(sink)) for view, sink in sinks.items()]
+    if output is not None:
+        outlets += _of_output(merged, output)
+    made = Prepared(
+        merged,
+        run,
+        found is None,
+        place,
+        folder,
+        output,
+        tuple(outlets),
+        sinks.get(LATE, f"{output}/{LATE}"),
+        FINAL in sinks,
+    )
+    _require_sinks(made, found)
+    if found is not None and folder is not None:
+        for watch in made.watches(ControlLog(folder / FOLDER)):
+            watch.require_unchanged()
+    return made
+
+
+def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
+    payload = merged.schema.payload
+    return runs.Run(
+        run=found.run if found else runs.new_id(),
+        lanes=merged.lanes,
+        case=merged.operator.label,
+        time=merged.schema.time.value,
+        columns=tuple(f"{field.name}: {field.type}" for field in payload),
+        founders=found.founders if found else merged.copies.founders,
+        inboxes=tuple(str(one.path) for one in merged.copies.inboxes),
+        policy=merged.policy,
+        has_output=has_output,
+    )
+
+
+def _sink(given: "Given") -> Sink:
+    if isinstance(given, Sink):
+        return given
+    if isinstance(given, str | Path):
+        folder = local(str(given))
+        return UriSink(str(given)) if folder is None else FolderSink(str(folder))
+    return FunctionSink(given)
+
+
+def _of_output(merged: "Merged", output: Path) -> list[Outlet]:
+    """The merged stream, and what was not merged: late rows and violations apart."""
+    views = {name: merged.views.apart(name) for name in (LATE, VIOLATIONS)}
+    views = {ELEMENTS: merged.views.view(ELEMENTS)} | views
+    return [Outlet(view, FolderSink(str(output / name))) for name, view in views.items()]
+
+
+def _require_sinks(made: Prepared, found: runs.Run | None) -> None:
+    """Reject two sinks in one folder, and a folder of another run."""
+    folders = [one.sink.folder for one in made.outlets if one.sink.folder is not None]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            message = f"ab.merge: two sinks have one folder, {folder}; name one for each"
+            raise UsageError(message)
+    for home in made.homes:
+        if home != made.output:
+            runs.require_own(home, found)
+
+
+def _require_local(
+    merged: "Merged", checkpoint: str, folder: Path | None, output: Path | None
+) -> None:
+    what = "an inbox" if merged.copies.inboxes else "output=" if output is not None else None
+    if folder is None and what is not None:
+        message = (
+            f"ab.merge: the checkpoint {checkpoint} is no local path, but {what} needs one: "
+            "name a folder on a disk that all machines of the query share"
+        )
+        raise UsageError(message)
+
+
+def _require_apart(merged: "Merged", folder: Path | None, output: Path | None) -> None:
+    """No two of inbox, output and checkpoint may lie in one another."""
+    places = [("inbox", one.path) for one in merged.copies.inboxes]
+    places += [("output", output)] if output is not None else []
+    places += [("checkpoint", folder)] if folder is not None else []
+    for (one, a), (other, b) in permutations(places, 2):
+        if a.is_relative_to(b):
+            message = f"{one} {a} lies in {other} {b}; name folders beside each other"
+            raise UsageError(message)

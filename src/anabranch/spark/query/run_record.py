@@ -1,0 +1,234 @@
+"""The one run that a checkpoint and the folders it writes belong to.
+
+Each of them holds a file `_run.json` with the same run id.  A checkpoint knows which input was
+consumed and what was emitted; joined with another output folder it would lose or double rows,
+so every other pairing is rejected before Spark starts.  What may never change over the life of
+a run (the number of lanes, the case, the policy but for `violations`, the type of the times,
+the payload columns, the inboxes) is recorded there too.
+
+The records of the triggers are in the output folder, if the run has one, else in the
+checkpoint.  Until the first release there is one format; others are rejected by name.
+"""
+
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import StateError
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.sinks.folder import is_complete, trigger_name
+from anabranch.sources.channels import PROGRESS
+from anabranch.spark.query.lock import FILE as LOCK
+
+FILE: Final = "_run.json"
+FORMAT: Final = 1
+
+_BESIDE: Final = f".{FILE}."
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is fixed when a run first starts.
+
+    `founders` are the replicas that were there; `has_output`: the records of the triggers are
+    in an output folder, not in the checkpoint.
+    """
+
+    run: str
+    lanes: int
+    case: str
+    time: str
+    columns: tuple[str, ...]
+    founders: tuple[str, ...]
+    inboxes: tuple[str, ...] = ()
+    policy: str = "default"
+    has_output: bool = False
+    format: int = FORMAT
+
+
+def new_id() -> str:
+    """A run id that nobody else has."""
+    return uuid.uuid4().hex
+
+
+def find(checkpoint: Path, output: Path | None = None) -> Run | None:
+    """The run that the folders belong to; None if they are new; else a `StateError`.
+
+    Without an output folder the checkpoint alone tells.
+    """
+    found = _find_alone(checkpoint) if output is None else _find_both(output, checkpoint)
+    if found is None:
+        return None
+    if found.has_output != (output is not None):
+        began = "with an output folder" if found.has_output else "without an output folder"
+        message = (
+            f"{checkpoint}: this run was started {began}, where the records of its triggers "
+            "are; start it again as before, or start anew in new folders"
+        )
+        raise StateError(message)
+    require_written(output or checkpoint, checkpoint)
+    return found
+
+
+def _find_alone(checkpoint: Path) -> Run | None:
+    found = read(checkpoint)
+    if found is None and not is_unused(checkpoint):
+        message = (
+            f"{checkpoint}: holds a checkpoint that ab.merge did not begin; name a new folder"
+        )
+        raise StateError(message)
+    return found
+
+
+def _find_both(output: Path, checkpoint: Path) -> Run | None:
+    ours, theirs = read(output), read(checkpoint)
+    died = ours is not None and theirs is None and _content(output) == {FILE}
+    if died or (ours is None and theirs is None):
+        for folder, what in ((output, "output"), (checkpoint, "checkpoint")):
+            if _content(folder) - {FILE}:
+                message = (
+                    f"{folder}: the {what} folder is not empty and belongs to no run of ours "
+                    f"(no {FILE}); name a new or empty folder"
+                )
+                raise StateError(message)
+        return None  # new, or a first start that died before it was recorded in both
+    if ours is None or theirs is None:
+        known, new = (checkpoint, output) if ours is None else (output, checkpoint)
+        message = (
+            f"{known} belongs to a run, but {new} does not: continued with another partner "
+            "it would lose or double rows; name (or restore) the folder it was started with, "
+            "or name two new ones: then all of the input is merged again"
+        )
+        raise StateError(message)
+    if ours.run != theirs.run:
+        message = (
+            f"output {output} belongs to run {ours.run}, checkpoint {checkpoint} to run "
+            f"{theirs.run}; name two folders of one run, or two new ones"
+        )
+        raise StateError(message)
+    return ours
+
+
+def require_own(folder: Path, found: Run | None) -> None:
+    """Reject a folder of a sink that belongs to another run; a new one may be added later."""
+    if found is None and is_unused(folder):
+        return
+    theirs = read(folder)
+    used = folder.exists() and any(folder.iterdir())
+    if (theirs is None and used) or (
+        theirs is not None and (found is None or theirs.run != found.run)
+    ):
+        message = (
+            f"{folder}: belongs to another run than the checkpoint; joined they would lose or "
+            "double rows; name the folder it was started with, or a new one"
+        )
+        raise StateError(message)
+
+
+def require_new(checkpoint: Path) -> None:
+    """Reject a checkpoint in which another start began a run since it was looked at."""
+    if (checkpoint / FILE).exists():
+        message = f"{checkpoint}: another merge began a run here meanwhile; start again"
+        raise StateError(message)
+
+
+def _content(folder: Path) -> set[str]:
+    """The names in a folder, without what a first start leaves when it dies."""
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    return {name for name in names if name != LOCK and not name.startswith(_BESIDE)}
+
+
+def is_unused(folder: Path) -> bool:
+    """Whether nothing is there, but perhaps what a first start left that died."""
+    names = (path.name for path in folder.rglob("*") if path.is_file())
+    return all(name in (FILE, LOCK) or name.startswith(_BESIDE) for name in names)
+
+
+def require_written(output: Path, checkpoint: Path) -> None:
+    """Reject an output that lacks what its checkpoint says was written last, and the reverse.
+
+    Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
+    """
+    begun, committed = last_entry(checkpoint / "offsets"), last_entry(checkpoint / "commits")
+    there = output / PROGRESS / trigger_name(committed)
+    if committed >= 0 and not is_complete(there):
+        message = (
+            f"{output}: the checkpoint {checkpoint} says that trigger {committed} was written, "
+            f"but {there} is not there: rows of the output were removed; restore the folder, "
+            "or name a new output and a new checkpoint: then all of the input is merged again"
+        )
+        raise StateError(message)
+    # Spark would begin the trigger anew on a state that has seen its first attempt.
+    ahead = output / PROGRESS / trigger_name(begun + 1)
+    if is_complete(ahead):
+        message = (
+            f"{checkpoint}: its last trigger is {begun}, but {ahead} was written by a later "
+            "one: entries of the checkpoint are lost, or it is an old copy; restore it, or "
+            "name a new output and a new checkpoint: then all of the input is merged again"
+        )
+        raise StateError(message)
+
+
+def last_entry(log: Path) -> int:
+    """The number of the last entry in one of Spark's two logs of a checkpoint; -1 if none."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdecimal()), default=-1)
+
+
+def write(run: Run, folder: Path) -> None:
+    """Write the run into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = folder / f"{_BESIDE}{os.getpid()}"
+    beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
+    beside.replace(folder / FILE)
+
+
+def require_same(found: Run, wanted: Run, where: Path) -> None:
+    """Reject a restart that asks for other lanes, times or columns than the run has."""
+    for name in ("lanes", "case", "policy", "time", "columns", "inboxes"):
+        was, now = _fixed(found, name), _fixed(wanted, name)
+        if was != now:
+            message = (
+                f"{where}: this run was started with {name} = {_show(was)}, now it is asked "
+                f"to go on with {_show(now)}; keep it as it was, or start anew in new folders"
+            )
+            raise StateError(message)
+
+
+def _fixed(run: Run, name: str) -> object:
+    """What may not change; of the policy, all but what becomes of violations."""
+    if name != "policy":
+        return getattr(run, name)
+    return str(replace(Policy.parse(run.policy), violations=DEFAULT.violations))
+
+
+def _show(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def read(folder: Path) -> Run | None:
+    """The run that a folder belongs to, if it does."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text())
+        if fields["format"] != FORMAT:
+            message = (
+                f"{path}: written in format {fields['format']}, this version of anabranch "
+                f"reads format {FORMAT}; use the version that wrote it, or start a new run"
+            )
+            raise StateError(message)
+        for name in ("columns", "founders", "inboxes"):
+            fields[name] = tuple(fields[name])
+        if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
+            message = f"the run id {fields['run']!r} is not one of letters and digits"
+            raise ValueError(message)
+        return Run(**fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = (
+            f"{path}: not a run file of anabranch ({error}); was the folder changed by hand?"
+        )
+        raise StateError(message) from error

@@ -1,0 +1,259 @@
+"""A query that runs: one class for inboxes and DataFrames, from Python and the command line.
+
+It holds the lock of its checkpoint, watches its inboxes, counts what each trigger did, detaches
+the replicas that a policy expels, and ends with the query.  It may be stopped, killed and
+started again at any moment without losing or doubling a row.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from time import time as wall_clock
+from typing import TYPE_CHECKING
+
+from anabranch.batch.schema import TimeType
+from anabranch.batch.times import instant_units, to_units
+from anabranch.errors import UsageError
+from anabranch.spark.lane.stage import escaped, shuffled_into
+from anabranch.spark.progress import LaneRecord, Totals, Warner, read_totals
+from anabranch.spark.query import ending
+from anabranch.spark.query.control_log import ENTRIES, FOLDER, ControlLog, read_entries
+from anabranch.spark.query.follow import INTERVAL, Follower
+from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.prepare import Prepared
+from anabranch.spark.query.run_record import last_entry
+from anabranch.spark.query.watch import InboxWatch, Poller
+from anabranch.spark.query.write_trigger import TriggerWriter
+from anabranch.spark.session.connect import is_connect
+from anabranch.spark.write.reports import local
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+OnTrigger = Callable[[Totals], None]
+
+
+class RunningQuery:
+    """A query that was started; `query` is Spark's own object.
+
+    `totals` is what the run has committed so far, also in earlier starts (these only if the
+    checkpoint is a local path), `late` the place of rows that were not merged.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        writer: TriggerWriter,
+        lock: DriverLock | None,
+        on_trigger: OnTrigger | None,
+    ) -> None:
+        self._prepared = prepared
+        self._writer = writer
+        self._lock = lock
+        self._on_trigger = on_trigger
+        self._control = prepared.control_log()
+        self._pollers: list[Poller] = []
+        self._follower: Follower | None = None
+        self._warner = Warner(prepared.merged.schema.time)
+        self.query: StreamingQuery | None = None
+        self.late = prepared.late
+        self.totals = self._read_totals()
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self._prepared.run.run
+
+    def attach(self, replica: str, *, guarantee: int | datetime | None = None) -> None:
+        """Attach a replica, attach it again, or give it another guarantee (None: complete).
+
+        A replica of an inbox whose `_replica.json` has a guarantee keeps to that.
+        """
+        control = self._writable()
+        if not self._prepared.has_frames and replica not in control.members:
+            known = ", ".join(sorted(control.members))
+            message = (
+                f"ab.merge: there is no replica '{replica}' to attach; the inboxes have {known}"
+            )
+            raise UsageError(message)
+        if isinstance(guarantee, datetime):
+            guarantee = instant_units(guarantee)
+        control.attach(replica, guarantee)
+
+    def detach(self, replica: str) -> None:
+        """Detach a replica in all lanes at the next trigger; what it brought stays."""
+        self._writable().detach(replica)
+
+    def silent(self, after: str = "1 minute") -> list[str]:
+        """The replicas that may send rows, and have sent none for this long, by the clock."""
+        return self.totals.silent(wall_clock(), _seconds(after, "silent(after=)"))
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait for the end; False if it still runs.  A failure is raised in our words."""
+        assert self.query is not None
+        try:
+            ended = ending.wait_for(self.query, seconds)
+        except Exception:
+            self._release()
+            raise
+        if ended:
+            self._release()
+        self._raise_failures()
+        if ended:
+            self._finish()
+        return ended
+
+    def stop(self) -> None:
+        """Stop after the trigger that runs now; a later start continues from there."""
+        ending.stop(self.query)
+        self._release()
+        self._finish()
+
+    def _release(self) -> None:
+        """Let go of what is held while the query runs."""
+        for poller in self._pollers:
+            poller.stop()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _raise_failures(self) -> None:
+        for poller in self._pollers:
+            if poller.failure is not None:
+                self._release()
+                raise poller.failure
+
+    def _finish(self) -> None:
+        """Count what was written last; notify the sinks of what Spark has committed."""
+        if self._follower is not None and all(one.failure is None for one in self._pollers):
+            self._follower.look()
+        self._notify_committed()
+
+    def _notify_committed(self) -> None:
+        folder = self._prepared.folder
+        last = -1 if folder is None else last_entry(folder / "commits")
+        if last >= 0:
+            self._writer.committed(last)
+
+    def begin(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
+        """Start Spark's query; called once, by `Prepared.start`."""
+        remote = is_connect(spark)
+        watches = self._prepared.watches(self._control)
+        pause = _seconds(interval, "interval") if watches and not once else None
+        _advance(watches)
+        if remote:
+            self._require_reachable(spark, watches)
+        self._writer.open(self.run)
+        self._notify_committed()
+        rows = self._prepared.rows(spark, self._writer)
+        stream = rows.writeStream.foreachBatch(
+            _written(self._writer) if remote else self._write
+        )
+        stream = stream.option("checkpointLocation", self._prepared.checkpoint)
+        stream = stream.queryName(f"anabranch-{self.run[:8]}")
+        stream = (
+            stream.trigger(availableNow=True)
+            if once
+            else stream.trigger(processingTime=interval)
+        )
+        with shuffled_into(spark, self._prepared.run.lanes):
+            self.query = stream.start()
+        if self._lock is not None:
+            self._lock.is_active = lambda: ending.is_active(self.query)
+        if self._follower is not None:
+            self._poll(self._follower.look, INTERVAL)
+        if pause is not None:
+            self._poll(lambda: _advance(watches), pause)
+
+    def _poll(self, look: Callable[[], None], seconds: float) -> None:
+        self._pollers.append(Poller(look, seconds, lambda: ending.stop(self.query)))
+
+    def _require_reachable(self, spark: "SparkSession", watches: Sequence[InboxWatch]) -> None:
+        """On Spark Connect: what the server writes must be visible here, and the reverse."""
+        progress = local(self._writer.progress)
+        if progress is not None:
+            self._follower = Follower(progress, self.totals.next_trigger, self._take)
+        elif self._on_trigger is not None:
+            message = (
+                f"ab.merge: the checkpoint {self._prepared.checkpoint} is no local path, and "
+                "on Spark Connect on_trigger is called with the records there; leave it out, "
+                "or use spark.streams.addListener"
+            )
+            raise UsageError(message)
+        if watches and self._prepared.folder is not None:
+            require_shared_disk(spark, self._prepared.folder / FOLDER)
+
+    def _write(self, df: "DataFrame", trigger: int) -> None:
+        self._take(self._writer.write(df, trigger), trigger)
+
+    def _take(self, records: list[LaneRecord], trigger: int) -> None:
+        """Count what a trigger did, in the process that started the query.
+
+        This is the one place where replicas are detached by policy: it has the control log.
+        """
+        self._detach({name for record in records for name in record.violators})
+        if trigger < self.totals.next_trigger:  # repeated: its records were replaced
+            self.totals = self._read_totals()
+        else:
+            self.totals.add(records, trigger, at=wall_clock())
+        self._warner.warn(self.totals)
+        if self._on_trigger is not None:
+            self._on_trigger(self.totals)
+
+    def _detach(self, violators: set[str]) -> None:
+        if violators and self._control is None:
+            log.warning("%s cannot be detached: the checkpoint is no local path", violators)
+        elif self._control is not None:
+            for name in sorted(violators):
+                self._control.detach(name)
+
+    def _read_totals(self) -> Totals:
+        progress = local(self._writer.progress)
+        return Totals() if progress is None else read_totals(progress)
+
+    def _writable(self) -> ControlLog:
+        if self._control is None:
+            message = (
+                f"ab.merge: the checkpoint {self._prepared.checkpoint} is no local path, and "
+                "only there can replicas be attached and detached by hand"
+            )
+            raise UsageError(message)
+        self._control.refresh()
+        return self._control
+
+
+def _seconds(text: str, option: str) -> float:
+    return to_units(text, TimeType.TIMESTAMP, option=option) / 1_000_000
+
+
+def _advance(watches: Sequence[InboxWatch]) -> None:
+    for watch in watches:
+        watch.advance()
+
+
+def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":
+    """The function for Spark to call beside a Connect server, from where nothing returns."""
+
+    def write(df: "DataFrame", trigger: int) -> None:
+        writer.write(df, trigger)
+
+    return write
+
+
+def require_shared_disk(spark: "SparkSession", control: Path) -> None:
+    """Reject an inbox where Spark's server does not see the control log written here."""
+    written = sum(1 for _ in read_entries(control))
+    try:
+        seen = spark.read.schema(ENTRIES).json(escaped(str(control))).count()
+    except Exception:  # whatever the reason is, it does not see it
+        seen = -1
+    if seen < written:
+        message = (
+            f"ab.inbox: the Spark Connect server does not see {control}, which was written "
+            "here: an inbox needs a disk that client and server share under the same path; "
+            "read the files with spark.readStream instead, as ab.elements"
+        )
+        raise UsageError(message)

@@ -1,0 +1,132 @@
+"""What changes outside while a query runs: new files and replicas in its inboxes.
+
+`InboxWatch.advance` looks at the folders of one inbox and writes what is new into the control
+log: files, the guarantee and attachment of `_replica.json`, and whether there is `_detached`.
+Without a note a replica that was there when the run began is complete; one that appears later
+is joining until a note, or `attach` of the query, gives its guarantee.  A `Poller` does so
+again and again.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.batch.batch import FOREVER_UNITS
+from anabranch.errors import FileError
+from anabranch.sources.commits import data_files
+from anabranch.sources.files import DETACHED
+from anabranch.sources.notes import read_note
+from anabranch.spark.query.control_log import ControlLog
+
+
+class Poller:
+    """Calls a function again and again in a thread; a failure ends that, and is kept.
+
+    `on_failure` is called then: it ends the query, so that who waits for it sees the failure.
+    """
+
+    def __init__(
+        self, look: Callable[[], None], seconds: float, on_failure: Callable[[], None]
+    ) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._on_failure = on_failure
+        self._ended = threading.Event()
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="anabranch-poll", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._seconds):
+            try:
+                self._look()
+            except Exception as error:  # raised where the query is waited for
+                self._on_failure()
+                self.failure = error
+                return
+
+    def stop(self) -> None:
+        """No further call begins; waits for one that runs."""
+        self._ended.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+@dataclass(frozen=True)
+class InboxWatch:
+    """The folders of an inbox, and the log in which what was found there is written.
+
+    `number` is the inbox's among those of the query, `taken` are the names of replicas that
+    are not in an inbox.
+    """
+
+    path: Path
+    log: ControlLog
+    founders: tuple[str, ...]
+    assume_complete: bool = False
+    number: int = 0
+    taken: frozenset[str] = frozenset()
+
+    def advance(self) -> None:
+        """Write down what is new since the last look."""
+        folders = sorted(e for e in self.path.iterdir() if e.is_dir() and e.name[0] not in "_.")
+        for folder in folders:
+            self._look(folder)
+
+    def require_unchanged(self) -> None:
+        """Reject an inbox in which a file that was read has changed."""
+        mine = {file for number, file in self.log.files if number == self.number}
+        for folder in {(self.path / file).parent for file in mine}:
+            if folder.is_dir():
+                self._new_files(folder)
+
+    def _look(self, folder: Path) -> None:
+        name, note = folder.name, read_note(folder)
+        attachment = max(1, note.attachment) if note else 1
+        complete = self.assume_complete or name in self.founders
+        unknown = None if complete else int(FOREVER_UNITS)
+        guarantee = note.guarantee if note else unknown
+        member = self.log.members.get(name)
+        if name in self.taken or (member is not None and member.inbox != self.number):
+            raise _taken(folder)
+        if (folder / DETACHED).exists():
+            if member is not None:
+                self.log.detach(name)
+            return
+        if member is None or attachment > member.attachment:
+            self.log.attach(name, guarantee, attachment=attachment, inbox=self.number)
+        elif member.detached:
+            return  # it returns with a greater number, and not before
+        elif note is not None and guarantee != member.guarantee:
+            self.log.attach(name, guarantee, attachment=member.attachment)
+        self.log.add_files(name, self._new_files(folder))
+
+    def _new_files(self, folder: Path) -> list[tuple[str, int, int]]:
+        found = []
+        for path in data_files(folder):
+            file, stat = str(path.relative_to(self.path)), path.stat()
+            facts = stat.st_size, stat.st_mtime_ns // 1_000_000
+            known = self.log.files.get((self.number, file))
+            if known is None:
+                found.append((file, *facts))
+            elif known != facts:
+                raise _changed(path, known[0])
+        return found
+
+
+def _changed(path: Path, length: int) -> FileError:
+    message = (
+        f"{path}: was read when it had {length} bytes and has been changed or replaced since; "
+        "a file name is used once; put the new rows into a file with a new name and restore or "
+        "remove this one"
+    )
+    return FileError(message)
+
+
+def _taken(folder: Path) -> FileError:
+    message = (
+        f"{folder}: the merge has a replica '{folder.name}' already, from another inbox or a "
+        "DataFrame; names of replicas are unique: rename the folder, and start again"
+    )
+    return FileError(message)

@@ -1,0 +1,1 @@
+"""A Spark session, its Java, and the machine that it runs on."""

@@ -1,0 +1,1 @@
+"""From a lane's rows to files, tables and views."""

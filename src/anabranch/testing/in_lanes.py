@@ -1,0 +1,153 @@
+"""What runs behind an `Engine` in lanes: all that Spark's workers run, without Spark.
+
+Elements are packed into parcels, cross as rows, are put into order by the lanes, and each lane
+runs its pipeline on a state that it saves after every trigger.  A restart is another worker: it
+has nothing but what was saved.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import concat
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.model.element import Element
+from anabranch.operators.contract import Attach, ControlEntry, Detach, Operator
+from anabranch.operators.pipeline import PipelineStep
+from anabranch.sources.channels import ELEMENTS, FINAL
+from anabranch.spark.lane.receive import Order
+from anabranch.spark.lane.rows import LaneRow
+from anabranch.spark.lane.spec import LaneSpec
+from anabranch.spark.lane.state import load, store
+from anabranch.spark.lane.state_cache import WarmCopies
+from anabranch.spark.lane.trigger import make
+from anabranch.spark.pack.parcels import (
+    ATTACH,
+    DETACH,
+    Facts,
+    Parcel,
+    from_row,
+    in_every_lane,
+    pieces,
+    to_rows,
+)
+from anabranch.spark.progress import LaneRecord, Totals
+from anabranch.spark.write.formats import ElementsForm
+from anabranch.testing.backends import Account, Pushed
+
+
+class Parts(dict[tuple[str], tuple[bytes]]):
+    """What lanes use of Spark's map state."""
+
+    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802
+        """The value, if there is one."""
+        return self.get(key)
+
+    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
+        """Write a value."""
+        self[key] = value
+
+    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
+        """Remove a value, if there is one."""
+        self.pop(key, None)
+
+    def iterator(self) -> Iterator[tuple[tuple[str], tuple[bytes]]]:
+        """All that is there."""
+        return iter(list(self.items()))
+
+
+@dataclass
+class InLanes:
+    """Some lanes, their stores, and the copies of states that one worker keeps."""
+
+    operator: Operator
+    lanes: int
+    shows_final: bool = False
+    check_every: int = 1
+    output: list[Element] = field(default_factory=list)
+    account: Account = field(default_factory=dict)
+    expelled: set[str] = field(default_factory=set)
+    totals: Totals = field(default_factory=Totals)
+    warm: WarmCopies = field(default_factory=WarmCopies)
+    trigger: int = 0
+
+    def __post_init__(self) -> None:
+        pipeline = (PipelineStep(self.operator.name, self.operator),)
+        order = Order(self.operator.schema)
+        self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
+        self.stores = [Parts() for _ in range(self.lanes)]
+
+    def control(self, entry: ControlEntry) -> None:
+        """An entry of the control log, in every lane."""
+        self.expelled.discard(entry.input)
+        one = Parcel(0, entry.input, log=self.trigger, entry=DETACH)
+        if isinstance(entry, Attach):
+            number, guarantee = entry.attachment, entry.guarantee
+            one = replace(one, entry=ATTACH, attachment=number, guarantee=guarantee)
+        self._commit(in_every_lane(one, self.lanes))
+
+    def step(self, pushed: Sequence[Pushed]) -> None:
+        """What the packers make of these elements, in one trigger."""
+        together: dict[tuple[str, int], list[Element]] = {}
+        for name, attachment, elements in pushed:
+            together.setdefault((name, attachment), []).extend(elements)
+        made: list[Parcel] = []
+        for (name, attachment), elements in together.items():
+            one = Parcel(0, name, attachment, log=self.trigger, file="pushed")
+            batch = from_elements(elements, self.operator.schema)
+            places = pa.table({"row": pa.array(np.arange(len(elements)))})
+            made += pieces(one, batch, places, self.lanes, self.spec.routing)
+            made += in_every_lane(one, self.lanes, Facts(len(elements)))
+        if made:
+            self._commit(made)
+
+    def restart(self) -> None:
+        """The worker is another one: it loads what the lanes have saved."""
+        self.warm = WarmCopies()
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+    def _commit(self, parcels: Sequence[Parcel]) -> None:
+        """One trigger of all lanes; violators are detached in the next, as a driver would."""
+        crossed = to_rows(parcels, self.lanes).to_pylist()
+        arrived = [from_row(row, self.operator.schema, None) for row in crossed]
+        rows: list[LaneRow] = []
+        records: list[LaneRecord] = []
+        for number, parts in enumerate(self.stores):
+            which = self.spec.lane_id(number)
+            lane = load(parts, which, self.warm) or self.spec.new_lane()
+            mine = [one for one in arrived if one.lane == number]
+            made = make(number, lane, mine, self.spec)
+            if self.trigger % self.check_every == 0:
+                for state in lane.states.values():
+                    state.check()
+            store(parts, which, lane, self.warm)
+            rows += made.rows
+            records.append(LaneRecord.from_json(made.record.to_json()))
+        self.output += self._shown(rows)
+        self.totals.add(records, self.trigger)
+        self.trigger += 1
+        self.account = {
+            name: Counter(one.buckets) for name, one in self.totals.replicas.items() if one.rows
+        }
+        for name in sorted({name for record in records for name in record.violators}):
+            self.control(Detach(name))
+            self.expelled.add(name)
+
+    def _shown(self, rows: Sequence[LaneRow]) -> list[Element]:
+        """The elements of a trigger in the order of seq, or the events that became final."""
+        channel = FINAL if self.shows_final else ELEMENTS
+        found = [row for row in rows if row.channel == channel and row.batch is not None]
+        if not found:
+            return []
+        elements = concat([row.batch for row in found if row.batch is not None])
+        if self.shows_final:
+            return to_elements(elements)
+        form = ElementsForm(self.operator.schema, self.lanes)
+        seq = np.concatenate([form(row).column("seq").to_numpy() for row in found])
+        assert len(np.unique(seq)) == len(seq), "two elements of one seq"
+        return to_elements(elements.take(np.argsort(seq)))

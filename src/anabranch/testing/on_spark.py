@@ -1,0 +1,158 @@
+"""What runs behind an `Engine` on Spark: files in, a streaming query, files out.
+
+A step is a trigger: its elements are one file, which Spark reads when it is there.  A control
+entry is a trigger of its own.  A restart stops the query and starts it from its checkpoint, as
+another process would.
+"""
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.batch.codec import decode, encode, from_elements, to_elements
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import UsageError
+from anabranch.model.element import Element, Insert
+from anabranch.model.time import FOREVER
+from anabranch.operators.contract import Attach, ControlEntry
+from anabranch.testing.backends import Account, Pushed
+from anabranch.testing.operators import Entry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.spark.query.running import RunningQuery
+
+
+@dataclass
+class OnSpark:
+    """A query that runs, and the folders that it reads and writes."""
+
+    spark: "SparkSession"
+    entry: Entry
+    payload: pa.Schema
+    options: Mapping[str, Any]
+    folder: Path
+    is_temporary: bool
+    output: list[Element] = field(default_factory=list)
+    account: Account = field(default_factory=dict)
+    expelled: set[str] = field(default_factory=set)
+    files: int = 0
+    seen: set[Path] = field(default_factory=set)
+    query: "RunningQuery | None" = None
+
+    @classmethod
+    def start(
+        cls,
+        spark: "SparkSession",
+        entry: Entry,
+        schema: ElementSchema,
+        lanes: int,
+        folder: str | Path | None,
+        options: Mapping[str, Any],
+    ) -> "OnSpark":
+        """Begin in a new folder."""
+        if entry.view is None:
+            message = "engine: Spark does not run this operator by itself yet"
+            raise UsageError(message)
+        place = Path(tempfile.mkdtemp(prefix="anabranch-engine-") if folder is None else folder)
+        all_options = {**options, **entry.spark_options, "lanes": lanes}
+        made = cls(spark, entry, schema.payload, all_options, place, folder is None)
+        (place / "in").mkdir(parents=True)
+        pq.write_table(made._table([]), place / "columns.parquet")
+        made._begin()
+        return made
+
+    def control(self, entry: ControlEntry) -> None:
+        """An input comes or leaves, by the query's own calls."""
+        query = self._running()
+        self.expelled.discard(entry.input)
+        if isinstance(entry, Attach):
+            query.attach(entry.input, guarantee=entry.guarantee)
+        else:
+            query.detach(entry.input)
+        self._trigger()
+
+    def step(self, pushed: Sequence[Pushed]) -> None:
+        """One file for all that was pushed, in its order."""
+        if not pushed:
+            return
+        name = f"{self.files:08d}.parquet"
+        self.files += 1
+        # Spark must not see a file that is being written.
+        pq.write_table(self._table(pushed), self.folder / name)
+        os.rename(self.folder / name, self.folder / "in" / name)
+        self._trigger()
+
+    def restart(self) -> None:
+        """Stop the query; another one goes on from its checkpoint."""
+        self._running().stop()
+        self._begin()
+
+    def close(self) -> None:
+        """Stop the query; a temporary folder goes with it."""
+        if self.query is not None:
+            self.query.stop()
+            self.query = None
+        if self.is_temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _begin(self) -> None:
+        import anabranch as ab
+
+        columns = self.spark.read.parquet(str(self.folder / "columns.parquet")).schema
+        rows = self.spark.readStream.schema(columns).parquet(str(self.folder / "in"))
+        build = getattr(ab, self.entry.call)
+        built = build(ab.elements(rows, replica="replica", order="file"), **self.options)
+        sink: dict[str, Any] = {str(self.entry.view): self.folder / "out"}
+        self.query = built.start(self.folder / "checkpoint", interval="0 seconds", **sink)
+
+    def _running(self) -> "RunningQuery":
+        if self.query is None:
+            message = "engine: it is closed; make another one"
+            raise UsageError(message)
+        return self.query
+
+    def _trigger(self) -> None:
+        """Wait until everything that is there was merged, and read what came out."""
+        running = self._running()
+        assert running.query is not None
+        running.query.processAllAvailable()
+        for trigger in sorted(set(self.folder.glob("out/trigger-*")) - self.seen):
+            self.seen.add(trigger)
+            self.output += self._read(trigger)
+        replicas = running.totals.replicas
+        self.account = {
+            name: Counter(one.buckets) for name, one in replicas.items() if one.rows
+        }
+        self.expelled = {n for n, one in replicas.items() if one.standing == "detached"}
+
+    def _table(self, pushed: Sequence[Pushed]) -> pa.Table:
+        schema = ElementSchema(TimeType.BIGINT, self.payload, has_replica=True)
+        empty = encode(from_elements([], schema))
+        tables = [encode(from_elements(some, schema), replica=name) for name, _, some in pushed]
+        return pa.concat_tables([empty, *tables]).combine_chunks()
+
+    def _read(self, trigger: Path) -> list[Element]:
+        files = sorted(trigger.glob("*.parquet"))
+        if not files:
+            return []
+        table = pa.concat_tables([pq.read_table(file) for file in files])
+        if self.entry.view == "final":
+            return [self._final(row) for row in table.to_pylist()]
+        schema = ElementSchema(TimeType.BIGINT, self.payload)
+        table = table.sort_by("seq").select(schema.arrow.names)
+        return to_elements(decode(table, schema).batch)
+
+    def _final(self, row: Mapping[str, Any]) -> Element:
+        values = tuple(row[name] for name in self.payload.names)
+        end = FOREVER if row["end"] is None else row["end"]
+        return Insert(values[0] if len(values) == 1 else values, row["start"], end)

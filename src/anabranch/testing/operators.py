@@ -1,0 +1,218 @@
+"""The operators that an `Engine` can run: a new one is one more entry here.
+
+An entry says how the operator is made from the options of `engine`, what its reference is, and
+which public call runs it on Spark.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from anabranch.batch.schema import ElementSchema
+from anabranch.errors import UsageError, ViolationError
+from anabranch.model.element import Element, Stable
+from anabranch.model.notation import show_element
+from anabranch.model.properties import MergeCase
+from anabranch.operators.cleanse import CleanseOperator
+from anabranch.operators.contract import (
+    Attach,
+    Bucket,
+    ControlEntry,
+    Operator,
+    Outcome,
+    Reason,
+    Released,
+)
+from anabranch.operators.finalize import FinalizeOperator
+from anabranch.operators.merge.choose import choose
+from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.policy import DEFAULT, Ignore, Policy, Raise
+from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.reference.cleanse import Cleanse
+from anabranch.operators.reference.finalize import Finalize
+from anabranch.operators.reference.normalise import Normalise
+from anabranch.operators.reference.r0 import MergeR0
+from anabranch.operators.reference.r1 import MergeR1
+from anabranch.operators.reference.r2 import MergeR2
+from anabranch.operators.reference.r3 import MergeR3
+from anabranch.operators.reference.r4 import MergeR4
+from anabranch.operators.reference.union import Union
+from anabranch.operators.union import UnionOperator
+from anabranch.testing.backends import Reference, time_of
+
+Options = Mapping[str, Any]
+Unary: TypeAlias = Normalise | Cleanse | Finalize
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How an operator is made, what it means, and what shows it on Spark.
+
+    `call` is the public function that runs it on Spark, `spark_options` what that needs beside
+    the options, and `view` the view with its output, None if no public call runs it alone.
+    Of an operator whose view is `final` the output are the events that it reports as final.
+    """
+
+    operator: Callable[[ElementSchema, Options], Operator]
+    reference: Callable[[Options], Reference]
+    view: str | None = None
+    call: str = "merge"
+    spark_options: Options = field(default_factory=lambda: {"assume_complete": True})
+
+
+@dataclass(frozen=True)
+class MergeOptions:
+    """The case, None if it is to be found, and the policy."""
+
+    case: MergeCase | None
+    policy: Policy
+
+    @classmethod
+    def read(cls, options: Options) -> "MergeOptions":
+        """From the keywords of `engine`."""
+        case, policy = options.get("case", "auto"), options.get("policy", DEFAULT)
+        unknown = sorted(options.keys() - {"case", "policy"})
+        if unknown:
+            message = f"engine: merge has no option {unknown[0]!r}; it has case and policy"
+            raise UsageError(message)
+        return cls(
+            None if case == "auto" else MergeCase(case),
+            Policy.parse(policy) if isinstance(policy, str) else policy,
+        )
+
+
+def _merge(schema: ElementSchema, options: Options) -> Operator:
+    asked = MergeOptions.read(options)
+    choice = choose({"any": None}, asked=asked.case)
+    return MergeOperator.of(schema, choice, asked.policy)
+
+
+@dataclass
+class MergeReference:
+    """The reference of a case, with what becomes of violations decided at the end of a step."""
+
+    merge: Any
+    policy: Policy
+
+    @classmethod
+    def of(cls, options: Options) -> "MergeReference":
+        """Where no case is asked for, that of bags: it takes whatever comes."""
+        asked = MergeOptions.read(options)
+        policy, case = asked.policy, asked.case or MergeCase.R4
+        common: dict[str, Any]
+        common = {"stable_lag": policy.stable_lag, "promote": policy.promote}
+        if case is MergeCase.R3:
+            return cls(MergeR3(policy=replace(policy, violations=Ignore())), policy)
+        if case is MergeCase.R4:
+            return cls(MergeR4(shrink_only=policy.shrink_only, **common), policy)
+        ordered: dict[MergeCase, Any]
+        ordered = {MergeCase.R0: MergeR0, MergeCase.R1: MergeR1, MergeCase.R2: MergeR2}
+        return cls(ordered[case](**common), policy)
+
+    def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
+        """An input comes or leaves."""
+        if isinstance(entry, Attach):
+            change = self.merge.attach(
+                entry.input, guarantee=time_of(entry), attachment=entry.attachment
+            )
+        else:
+            change = self.merge.detach(entry.input)
+        if change is None:
+            return (), ()
+        return (change.output, change.resolved) if hasattr(change, "output") else (change, ())
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of a replica."""
+        outcome: Outcome = self.merge.push(name, element)
+        return outcome
+
+    def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
+        """Whom the policy detaches; `raise` raises."""
+        wrong = [one for one in found if one[2].bucket is Bucket.VIOLATION]
+        if not wrong or isinstance(self.policy.violations, Ignore):
+            return ()
+        if isinstance(self.policy.violations, Raise):
+            name, element, outcome = wrong[0]
+            message = f"{name!r}: {show_element(element)}: {outcome.reason.text}"
+            raise ViolationError(message)
+        return tuple(dict.fromkeys(name for name, _, _ in wrong))
+
+
+@dataclass
+class StreamReference:
+    """The reference of an operator of one input."""
+
+    operator: Unary
+
+    def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
+        """The one input is always there."""
+        del entry
+        return (), ()
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of the input, whatever its name."""
+        del name
+        broken, frontier = len(self.operator.violations), self.operator.frontier
+        output = self.operator.push(element)
+        if len(self.operator.violations) > broken:
+            return Outcome(Reason[self.operator.violations[-1].reason.name])
+        if isinstance(element, Stable):
+            if any(isinstance(one, Stable) for one in output):
+                return Outcome(Reason.LEADS, output)
+            moved = self.operator.frontier > frontier
+            return Outcome(Reason.APPLIED if moved else Reason.FOLLOWS, output)
+        return Outcome(Reason.NO_CHANGE if element.changes_nothing else Reason.APPLIED, output)
+
+    def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
+        """None: an operator of one input has nobody to detach."""
+        del found
+        return ()
+
+
+@dataclass
+class UnionReference:
+    """The reference of union."""
+
+    union: Union = field(default_factory=Union)
+
+    def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
+        """An input comes or leaves."""
+        if isinstance(entry, Attach):
+            return self.union.attach(entry.input), ()
+        return self.union.detach(entry.input), ()
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of an input."""
+        return self.union.push(name, element)
+
+    def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
+        """None: union has no policy."""
+        del found
+        return ()
+
+
+def _plain(
+    operator: Callable[[ElementSchema], Operator],
+    reference: Callable[[], Reference],
+    **on_spark: Any,
+) -> Entry:
+    """An operator without options."""
+
+    def made(schema: ElementSchema, options: Options) -> Operator:
+        if options:
+            message = f"engine: {operator(schema).name} has no option {min(options)!r}"
+            raise UsageError(message)
+        return operator(schema)
+
+    return Entry(made, lambda _: reference(), **on_spark)
+
+
+OPERATORS: Final[Mapping[str, Entry]] = {
+    "merge": Entry(_merge, MergeReference.of, view="elements"),
+    "normalise": _plain(NormaliseOperator, lambda: StreamReference(Normalise())),
+    "cleanse": _plain(CleanseOperator, lambda: StreamReference(Cleanse())),
+    "finalize": _plain(FinalizeOperator, lambda: StreamReference(Finalize()), view="final"),
+    "union": _plain(
+        UnionOperator, UnionReference, view="elements", call="union", spark_options={}
+    ),
+}

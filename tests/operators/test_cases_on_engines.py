@@ -1,0 +1,45 @@
+"""The pictures of every case file, on every engine: the reference emits just that.
+
+The other engines emit the net change of each column.  A file's name begins with its operator.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing import load_cases, run_case
+
+FOLDER = Path(__file__).parents[1] / "cases"
+FILES = {
+    **{f"merge_{case}": ("merge", {"case": case}) for case in ("r0", "r1", "r2", "r3", "r4")},
+    "merge_policies": ("merge", {"case": "r3"}),
+    "normalise": ("normalise", {}),
+    "cleanse": ("cleanse", {"lanes": 1}),
+    "finalize": ("finalize", {}),
+    "union": ("union", {}),
+}
+ALONE = pytest.mark.notyet("spark", reason="no public call runs this operator by itself")
+CASES = [
+    pytest.param(
+        operator,
+        {**options, **case.options},
+        case,
+        id=case.name,
+        marks=[ALONE] if operator in ("normalise", "cleanse") else [],
+    )
+    for name, (operator, options) in FILES.items()
+    for case in load_cases(FOLDER / f"{name}.case")
+]
+
+
+@pytest.mark.parametrize(("operator", "options", "case"), CASES)
+def test_the_pictures_come_true(engine, operator, options, case):
+    with engine(operator, **options) as running:
+        run_case(case, running)
+        pushed = {row.name: sum(map(len, row.cells)) for row in case.replicas}
+        account = {name: sum(buckets.values()) for name, buckets in running.account.items()}
+        assert account == {name: count for name, count in pushed.items() if count}
+
+
+def test_every_case_file_is_run():
+    assert {file.stem for file in FOLDER.glob("*.case")} == FILES.keys()

@@ -1,0 +1,36 @@
+"""Both shares of the tests run, both closing lines are shown, and either can fail the run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / ".ci" / "tests.py"
+PLAIN = "def test_plain():\n    assert {}\n"
+SPARK = "import pytest\n@pytest.mark.spark\ndef test_spark():\n    assert {}\n"
+
+
+@pytest.mark.parametrize(("plain", "spark"), [(True, True), (True, False), (False, True)])
+def test_a_failure_in_either_share_counts(tmp_path: Path, plain: bool, spark: bool) -> None:
+    (tmp_path / "test_both.py").write_text(PLAIN.format(plain) + SPARK.format(spark))
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  spark: x\n  deep: x\n")
+    ran = subprocess.run(
+        [sys.executable, str(SCRIPT), "-p", "no:randomly"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = ran.stdout.splitlines()
+    passed = plain + spark
+    assert ran.returncode == int(passed < 2)
+    assert lines[-1] == f"{passed} passed, {2 - passed} failed"
+    assert [line.split(": ")[0] for line in lines[-3:-1]] == ["without Spark", "with Spark"]
+
+
+def test_a_share_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--no-such-option"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode != 0
+    assert ran.stdout.splitlines()[-1] == "0 passed, 2 failed"
