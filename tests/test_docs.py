@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -135,7 +136,14 @@ def test_python_blocks_run_on_spark(
     spark_folder: Path,
     program: str,
 ) -> None:
-    run_block(program, spark_folder)
+    # Spark resolves relative paths in the folder that it was started in, so all blocks run there:
+    # what one leaves is removed, or the next would find a checkpoint of the same name.
+    before = set(spark_folder.iterdir())
+    try:
+        run_block(program, spark_folder)
+    finally:
+        for left in set(spark_folder.iterdir()) - before:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
