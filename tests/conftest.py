@@ -40,6 +40,20 @@ DEEP = PROFILE == "deep"
 settings.load_profile(PROFILE)
 
 
+# Small data in short runs: the second compiler and a parallel collector cost more than they
+# bring, and they take the core of the tests that run beside these.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Checkpoints written by renaming, without checksums: a small trigger takes half the time.  The
+# command line and the fault runs start sessions of their own, with Spark's defaults.
+QUICK_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+
+
 @pytest.fixture(scope="session")
 def spark_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that Spark was started in: its relative paths begin there."""
@@ -57,7 +71,9 @@ def spark(spark_folder: Path) -> "Iterator[SparkSession]":
             app_name="anabranch tests",
             config={
                 "spark.driver.memory": "1g",
+                "spark.driver.extraJavaOptions": QUICK_JAVA,
                 "spark.sql.shuffle.partitions": "2",
+                **QUICK_CHECKPOINTS,
                 "spark.sql.warehouse.dir": str(spark_folder / "warehouse"),
             },
             log_path=spark_folder / "spark.log",
@@ -66,21 +82,12 @@ def spark(spark_folder: Path) -> "Iterator[SparkSession]":
     started.stop()
 
 
-# One task per stage and checkpoints written by renaming: the same answers, much sooner.
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager"
-    ),
-}
-
-
 @contextlib.contextmanager
-def set_quick(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """The same Spark, set for many small triggers; what starts meanwhile stays so."""
-    before = {name: spark.conf.get(name, None) for name in QUICK}
-    for name, value in QUICK.items():
+def configured(spark: "SparkSession", **settings: str) -> "Iterator[SparkSession]":
+    """The same Spark with these settings (`__` for a dot); what starts meanwhile keeps them."""
+    wanted = {name.replace("__", "."): value for name, value in settings.items()}
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    for name, value in wanted.items():
         spark.conf.set(name, value)
     yield spark
     for name, old in before.items():
@@ -92,8 +99,8 @@ def set_quick(spark: "SparkSession") -> "Iterator[SparkSession]":
 
 @pytest.fixture
 def quick(spark: "SparkSession") -> "Iterator[SparkSession]":
-    """The same Spark, set for many small triggers."""
-    with set_quick(spark):
+    """The same Spark, set for many small triggers: one task per stage."""
+    with configured(spark, spark__sql__shuffle__partitions="1"):
         yield spark
 
 
@@ -147,7 +154,7 @@ def _maker(name: str, request: pytest.FixtureRequest, *, spark_lanes: int = 2) -
     spark = request.getfixturevalue("spark")
 
     def start(operator: str = "merge", **options: Any) -> "Engine":
-        with set_quick(spark):
+        with configured(spark, spark__sql__shuffle__partitions="1"):
             return testing.engine(
                 name, operator, **{"spark": spark, "lanes": spark_lanes, **options}
             )

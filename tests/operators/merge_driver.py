@@ -30,7 +30,6 @@ from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.route import route
 from anabranch.operators.state.blocks import Saved
-from anabranch.testing.strategies import histories, interleavings, replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 
@@ -266,29 +265,3 @@ def cuts(count: int) -> st.SearchStrategy[list[int]]:
     """Where steps end, among this many elements."""
     inner = st.lists(st.integers(0, count), max_size=5).map(sorted)
     return inner.map(lambda some: [*some, count])
-
-
-_payloads = st.sampled_from("abc")
-_starts = st.integers(-1, 6)
-_ends = st.one_of(st.integers(-1, 8), st.just(FOREVER))
-_garbage = st.one_of(
-    st.builds(Insert, _payloads, _starts, _ends),
-    st.builds(Adjust, _payloads, _starts, _ends, _ends),
-    st.builds(Stable, _ends),
-)
-
-
-@st.composite
-def quarrels(draw: st.DrawFn) -> list[Arrived]:
-    """Three replicas that tell different histories, and now and then break a promise.
-
-    Independent random elements would nearly all be violations, and never reach a conflict.
-    """
-    stream = replicas(max_inputs=1, history=histories(max_events=4, max_time=7))
-    streams = [draw(stream)[0] for _ in range(3)]
-    # Without the end of the stream, after which nothing can happen any more.
-    arrived = draw(interleavings([one[:-1] for one in streams]))
-    wrong = st.tuples(st.integers(0, len(arrived)), st.integers(0, 2), _garbage)
-    for position, number, element in draw(st.lists(wrong, max_size=3)):
-        arrived.insert(position, (number, element))
-    return arrived

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
-from merge_driver import Arrived, Kernel
+from merge_driver import Kernel
 
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
 from anabranch.model.history import History, replay
@@ -15,10 +15,9 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.r4 import MergeR4
 from anabranch.testing.strategies import (
     histories,
-    interleavings,
     joiners,
     presentations,
-    replicas,
+    quarrels,
 )
 
 
@@ -85,28 +84,9 @@ _alike = st.builds(Event, st.just("a"), st.integers(0, 1), _later)
 crowds = st.lists(_alike, min_size=1, max_size=5).map(History.from_events)
 """Histories of one or two identities that have several events each."""
 
-_ends = st.one_of(st.integers(-1, 8), st.just(FOREVER))
-_garbage = st.one_of(
-    st.builds(Insert, st.sampled_from("ab"), st.integers(-1, 6), _ends),
-    st.builds(Adjust, st.sampled_from("ab"), st.integers(-1, 6), _ends, _ends),
-    st.builds(Stable, _ends),
-)
-
-
-@st.composite
-def quarrels_r4(draw: st.DrawFn) -> list[Arrived]:
-    """Three replicas of bags that tell different histories, and break a promise or two."""
-    bags = histories(
-        case=MergeCase.R4, max_events=5, max_time=5, payloads=st.sampled_from("ab")
-    )
-    stream = replicas(case=MergeCase.R4, max_inputs=1, history=bags)
-    streams = [draw(stream)[0] for _ in range(3)]
-    # Without the end of the stream, after which nothing can happen any more.
-    arrived = draw(interleavings([one[:-1] for one in streams]))
-    wrong = st.tuples(st.integers(0, len(arrived)), st.integers(0, 2), _garbage)
-    for position, number, element in draw(st.lists(wrong, max_size=3)):
-        arrived.insert(position, (number, element))
-    return arrived
+_bags = histories(case=MergeCase.R4, max_events=5, max_time=5, payloads=st.sampled_from("ab"))
+quarrels_r4 = quarrels(case=MergeCase.R4, history=_bags)
+"""Three replicas of bags that have different histories, and break a promise or two."""
 
 
 @st.composite

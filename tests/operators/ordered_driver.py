@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, Arrived, batch_of, units
@@ -11,7 +12,7 @@ from anabranch.batch.batch import STABLE
 from anabranch.batch.codec import to_elements
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.properties import MergeCase
-from anabranch.model.time import FOREVER, Time
+from anabranch.model.time import Time
 from anabranch.operators.contract import (
     REASONS,
     Arrival,
@@ -25,7 +26,7 @@ from anabranch.operators.reference.ordered import OrderedMerge
 from anabranch.operators.reference.r0 import MergeR0
 from anabranch.operators.reference.r1 import MergeR1
 from anabranch.operators.reference.r2 import MergeR2
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import histories, quarrels
 
 REFERENCES: dict[MergeCase, type[OrderedMerge]] = {
     MergeCase.R0: MergeR0,
@@ -203,25 +204,7 @@ class Kernel:
         return self.state.conflicts
 
 
-_payloads = st.sampled_from("abc")
-_starts = st.integers(-1, 5)
-_ends = st.one_of(st.integers(-1, 7), st.just(FOREVER))
-_garbage = st.one_of(
-    st.builds(Insert, _payloads, _starts, _ends),
-    st.builds(Insert, _payloads, _starts, st.just(8)),
-    st.builds(Adjust, _payloads, _starts, _ends, _ends),
-    st.builds(Stable, _ends),
-)
-
-
-@st.composite
-def ordered_quarrels(draw: st.DrawFn, case: MergeCase) -> list[Arrived]:
-    """Three replicas that tell different histories, and now and then break a promise."""
-    stream = replicas(case=case, max_inputs=1)
-    streams = [draw(stream)[0] for _ in range(3)]
-    # Without the end of the stream, after which nothing can happen any more.
-    arrived = draw(interleavings([one[:-1] for one in streams]))
-    wrong = st.tuples(st.integers(0, len(arrived)), st.integers(0, 2), _garbage)
-    for position, number, element in draw(st.lists(wrong, max_size=4)):
-        arrived.insert(position, (number, element))
-    return arrived
+@cache
+def ordered_quarrels(case: MergeCase) -> st.SearchStrategy[list[Arrived]]:
+    """Three replicas that have different histories, and now and then break a promise."""
+    return quarrels(case=case, history=histories(case=case), wrong=4)

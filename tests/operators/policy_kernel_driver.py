@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
-from merge_driver import Arrived, Kernel, batch_of, quarrels, runs, time_of, units
+from merge_driver import Arrived, Kernel, batch_of, runs, time_of, units
 from policy_driver import Run, policies
 
 from anabranch.batch.codec import to_elements
@@ -29,6 +29,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import Change
+from anabranch.testing.strategies import quarrels
 
 Part = tuple[str, list[Element]]
 """The name of a replica, and its elements of a step."""

@@ -6,7 +6,7 @@ Papers: LMerge V-C.
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, quarrels, runs, step
+from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, runs, step
 from merge_r4_driver import KernelR4, ReferenceR4
 
 from anabranch.model.element import Insert, Stable
@@ -17,7 +17,7 @@ from anabranch.operators.contract import GAPS_SHOWN, Arrival, Gap
 from anabranch.operators.merge.policy import Policy, Quorum
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, Kernel, Reference, cuts, quarrels, runs
+from merge_driver import SCHEMA, Kernel, Reference, cuts, runs
 from merge_r4_driver import KernelR4, quarrels_r4
 
 from anabranch.errors import StateError
@@ -17,7 +17,7 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.state.blocks import BLOCK
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 
@@ -57,7 +57,7 @@ def test_with_one_element_per_step_the_output_is_the_reference_s(data):
 @given(st.data())
 def test_saved_in_parts_and_restored_it_behaves_the_same(keyed, data):
     """Steps, saves, crashes back to the last save, arrivals and departures, in any order."""
-    arrived = data.draw(quarrels() if keyed else quarrels_r4())
+    arrived = data.draw(quarrels() if keyed else quarrels_r4)
     policy = Policy(shrink_only=data.draw(st.booleans()))
     kernel, other = Kernel(policy, keyed), Kernel(policy, keyed)
     for number in range(3):

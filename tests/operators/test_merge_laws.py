@@ -12,7 +12,6 @@ from merge_driver import (
     cuts,
     judge_prefix,
     prefixes,
-    quarrels,
     runs,
     spread,
 )
@@ -26,7 +25,7 @@ from anabranch.operators.contract import Arrival, Bucket, count_buckets
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, joiners, replicas
+from anabranch.testing.strategies import interleavings, joiners, quarrels, replicas
 
 
 @given(st.data())

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import quarrels
 from policy_driver import Run, policies
 
 from anabranch.errors import UsageError, ViolationError
@@ -17,7 +16,7 @@ from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.policy import Detach, Ignore, Policy, Quorum, Raise
 from anabranch.operators.reference.membership import Alarm, Stretch
-from anabranch.testing.strategies import histories, joiners, presentations
+from anabranch.testing.strategies import histories, joiners, presentations, quarrels
 
 NAMES = ["r0", "r1", "r2", "r3"]
 

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import prefixes, quarrels
+from merge_driver import prefixes
 from policy_driver import ADJUSTS, INSERTS, Run, policies, shrinking
 
 from anabranch.model.element import Adjust, Insert, Stable
@@ -12,7 +12,7 @@ from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket
 from anabranch.operators.merge.policy import OnStable, Policy
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 
 @given(st.data(), policies())

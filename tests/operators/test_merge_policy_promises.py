@@ -6,7 +6,6 @@ The reference is judged; the compiled merge goes along, and has to say the same 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import quarrels
 from policy_driver import ADJUSTS, CHOOSING, INSERTS, policies
 from policy_kernel_driver import Both as Run
 
@@ -28,7 +27,7 @@ from anabranch.operators.merge.policy import (
     Policy,
     Quorum,
 )
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 
 def feed(policy, *arrivals, replicas=3):

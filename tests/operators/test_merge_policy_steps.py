@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import Kernel, cuts, quarrels, runs, time_of
+from merge_driver import Kernel, cuts, runs, time_of
 from policy_driver import CHOOSING, Run, policies
 
 from anabranch.batch.values import to_payloads
@@ -31,7 +31,7 @@ from anabranch.operators.merge.policy import (
     Quorum,
 )
 from anabranch.operators.state.events import ABSENT
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 
 class Reading(NamedTuple):

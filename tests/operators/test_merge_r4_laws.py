@@ -117,7 +117,7 @@ def agree(kernel, reference):
 @given(st.data())
 def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
     """Steps of one element: the net change is all there is."""
-    arrived = data.draw(quarrels_r4())
+    arrived = data.draw(quarrels_r4)
     shrink_only = data.draw(st.booleans())
     choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
     kernel = KernelR4(shrink_only, **choices)
@@ -158,7 +158,7 @@ def test_r4_with_a_lag_is_compatible_at_every_step_and_equivalent_at_the_end(dat
 
 @given(st.data())
 def test_output_r4_is_valid_whatever_comes(data):
-    arrived = data.draw(quarrels_r4())
+    arrived = data.draw(quarrels_r4)
     merge = KernelR4(data.draw(st.booleans()), stable_lag=data.draw(LAGS))
     for _, some in steps(data, arrived):
         merge.step(some)

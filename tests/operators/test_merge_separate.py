@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, quarrels, runs
+from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, runs
 from merging.separate import SeparateState, step
 
 from anabranch.batch.codec import from_elements, to_elements
@@ -21,7 +21,7 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Arrival, Bucket, Reason
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.cases import load_cases
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 CASES = load_cases(Path(__file__).parents[1] / "cases" / "merge_r3.case")
 

@@ -113,7 +113,7 @@ def change_members(data, merges, numbers, name):
 
 @given(st.data())
 def test_it_is_valid_and_has_the_history_of_r4_whatever_comes(data):
-    arrived = data.draw(quarrels_r4())
+    arrived = data.draw(quarrels_r4)
     merge, reference = KernelR4(), ReferenceR4()
     for number, element in arrived:
         merge.take(f"r{number}", [element])

@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, batch_of, cuts, quarrels, runs
+from merge_driver import SCHEMA, batch_of, cuts, runs
 from merge_r4_driver import quarrels_r4
 from ordered_driver import ordered_quarrels
 from state_store import Store
@@ -37,7 +37,7 @@ from anabranch.operators.merge.operator import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator
-from anabranch.testing.strategies import interleavings, replicas
+from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def unary(of: Callable[..., Operator]) -> Entry:
 
 def union() -> Entry:
     valid = replicas(case=MergeCase.R4).flatmap(interleavings)
-    return Entry(UnionOperator(SCHEMA), quarrels_r4(), valid, members=True)
+    return Entry(UnionOperator(SCHEMA), quarrels_r4, valid, members=True)
 
 
 POLICIES = [
@@ -87,8 +87,8 @@ OPERATORS: dict[str, Entry] = {
     "merge r1": merge(MergeCase.R1, ordered_quarrels(MergeCase.R1)),
     "merge r2": merge(MergeCase.R2, ordered_quarrels(MergeCase.R2)),
     "merge r3": merge(MergeCase.R3, quarrels()),
-    "merge r4": merge(MergeCase.R4, quarrels_r4()),
-    "merge auto": merge(None, quarrels_r4()),
+    "merge r4": merge(MergeCase.R4, quarrels_r4),
+    "merge auto": merge(None, quarrels_r4),
     **{f"merge r3 {policy}": merge(MergeCase.R3, quarrels(), policy) for policy in POLICIES},
     "normalise": unary(NormaliseOperator),
     "cleanse": unary(CleanseOperator),

@@ -1,8 +1,9 @@
-"""Two stages in one query on real Spark: as a batch, over restarts, and killed on the way."""
+"""Two stages in one query on real Spark: as a batch and over restarts.
+
+With kills: `faults/test_fault_stages.py`.
+"""
 
 import random
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ from anabranch.model.normal_form import normal_form
 from anabranch.spark.lane.stage import in_lanes_once
 from anabranch.spark.progress import TriggerRecord, read_records
 from anabranch.spark.write.views import Views
-
-sys.path.append(str(Path(__file__).parent / "faults"))
 
 pytestmark = pytest.mark.spark
 
@@ -132,38 +131,3 @@ def test_a_restart_between_triggers_changes_nothing(
     later = [one for folder in folders[1:] for one in read_records(folder)]
     if copies == "0":
         assert all(one.cold and not one.warm for one in later)
-
-
-def test_kills_lose_and_double_nothing(spark: Any, tmp_path: Path) -> None:
-    from faulty import QUICK_JAVA
-    from sessions import Session
-
-    given, rng = streams(3, 60), random.Random(3)
-    files = write_files(tmp_path, given, 12)
-    program = Path(__file__).parent / "chained.py"
-    give(tmp_path, files[: len(files) // 2])
-    for life in range(3):
-        log = tmp_path / f"driver-{life}.log"
-        session = Session(
-            [sys.executable, program, tmp_path], log=log, env={"JDK_JAVA_OPTIONS": QUICK_JAVA}
-        )
-        try:
-            _until_offset(session, tmp_path / "ck", _last(tmp_path / "ck") + 1)
-            time.sleep(rng.uniform(0, 2))
-            session.kill()
-        finally:
-            session.close()
-    give(tmp_path, files[len(files) // 2 :])
-    start(spark, tmp_path).awaitTermination()
-    assert found(spark, tmp_path) == truth(given)
-
-
-def _last(checkpoint: Path) -> int:
-    names = [path.name for path in checkpoint.glob("offsets/[0-9]*")]
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
-
-
-def _until_offset(session: Any, checkpoint: Path, number: int) -> None:
-    """Wait until a trigger has begun, or the program has ended since there is no more."""
-    while _last(checkpoint) < number and session.process.poll() is None:
-        time.sleep(0.02)

@@ -4,7 +4,6 @@ Each mode is recognised among all settings of the space, with its watermark dela
 be told apart is as the model foretells.  The larger runs are deep.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,32 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-# Files renamed in place and one task per stage: the same answers for a third of the time.
-QUICK = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing."
-        "FileSystemBasedCheckpointFileManager"
-    ),
-}
-
-
-IDLE = "spark.sql.streaming.noDataMicroBatches.enabled"
-
-
-@pytest.fixture
-def quick(spark: "SparkSession") -> "Iterator[SparkSession]":
-    before = {name: spark.conf.get(name, None) for name in (*QUICK, IDLE)}
-    for name, value in QUICK.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
-
 
 # The seed that asks least, by the model; the deep runs take others.
 FEW = {"confirm": 1, "search": 64, "seed": 3}
@@ -98,9 +71,12 @@ def test_spark_takes_what_was_before_1970_for_late(
 def test_modes_are_found_whatever_is_asked(
     quick: "SparkSession", tmp_path: Path, mode: str, seed: int, *, idle: bool
 ) -> None:
-    quick.conf.set(IDLE, str(idle).lower())
-    run = spark_run(quick, tmp_path, mode, delay=3)
-    found = infer(run, space=Space(delays=(0, 1, 3, 6)), seed=seed, confirm=12)
+    quick.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(idle).lower())
+    try:
+        run = spark_run(quick, tmp_path, mode, delay=3)
+        found = infer(run, space=Space(delays=(0, 1, 3, 6)), seed=seed, confirm=12)
+    finally:
+        quick.conf.unset("spark.sql.streaming.noDataMicroBatches.enabled")
     assert f"spark-{mode}" in found.like
     if mode == "append":
         assert values(found, "progress.idle_batches") == (idle,)

@@ -12,10 +12,14 @@
 
 A stable is placed only where everything that follows keeps its promise.  All shrinks towards
 ordered streams without revisions.  Needs Hypothesis: `pip install 'anabranch[test]'`.
+
+Hypothesis validates every strategy object at its first draw, which costs more than the draw.
+So strategies are cached here, and what depends on a drawn value is drawn without flatmap.
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -65,7 +69,14 @@ def histories(
     For R0 starts are unique, for R2 and R3 identities are, for R1 and R4 nothing is: there
     about every second event has the identity of the one before.
     """
-    events = _events(max_time, _letters() if payloads is None else payloads)
+    return _histories(case, max_events, max_time, _LETTERS if payloads is None else payloads)
+
+
+@lru_cache(maxsize=256)
+def _histories(
+    case: MergeCase, max_events: int, max_time: int, payloads: SearchStrategy[Hashable]
+) -> SearchStrategy[History]:
+    events = _events(max_time, payloads)
     if case is MergeCase.R0:
         bags = st.lists(events, max_size=max_events, unique_by=lambda event: event.start)
     elif case in _KEYED:
@@ -106,9 +117,9 @@ def presentations(
         gaps=gaps,
         closed=closed,
         truncated=truncated,
-        payloads=_letters() if payloads is None else payloads,
+        payloads=_LETTERS if payloads is None else payloads,
     )
-    return _presentation(history, shape)
+    return _presentations(history, shape)
 
 
 def replicas(
@@ -126,23 +137,18 @@ def replicas(
     payloads: SearchStrategy[Hashable] | None = None,
 ) -> SearchStrategy[list[list[Element]]]:
     """Several physical streams of one random history; options as for `presentations`."""
-
-    def present(one: History) -> SearchStrategy[list[list[Element]]]:
-        stream = presentations(
-            one,
-            case=case,
-            disorder=disorder,
-            revisions=revisions,
-            phantoms=phantoms,
-            gaps=gaps,
-            closed=closed,
-            truncated=truncated,
-            payloads=payloads,
-        )
-        return st.lists(stream, min_size=min_inputs, max_size=max_inputs)
-
+    shape = _Shape(
+        case=case,
+        disorder=disorder,
+        revisions=revisions,
+        phantoms=phantoms,
+        gaps=gaps,
+        closed=closed,
+        truncated=truncated,
+        payloads=_LETTERS if payloads is None else payloads,
+    )
     known = histories(case=case, payloads=payloads) if history is None else history
-    return known.flatmap(present)
+    return _replicas(known, shape, _integers(min_inputs, max_inputs))
 
 
 def joiners(
@@ -163,20 +169,17 @@ def joiners(
     a later one.  It has at most `strangers` events that end before and that never were true.
     The other options are those of `presentations`.
     """
-
-    def present(events: list[Event]) -> SearchStrategy[list[Element]]:
-        return presentations(
-            History.from_events(events),
-            case=case,
-            disorder=disorder,
-            revisions=revisions,
-            phantoms=phantoms,
-            closed=closed,
-            payloads=payloads,
-        )
-
-    letters = _letters() if payloads is None else payloads
-    return _known(history, guarantee, case, strangers, letters).flatmap(present)
+    shape = _Shape(
+        case=case,
+        disorder=disorder,
+        revisions=revisions,
+        phantoms=phantoms,
+        gaps=False,
+        closed=closed,
+        truncated=False,
+        payloads=_LETTERS if payloads is None else payloads,
+    )
+    return _joiners(history, guarantee, strangers, shape)
 
 
 def interleavings(
@@ -192,43 +195,55 @@ def interleavings(
     return st.permutations(turns).map(deal)
 
 
-@st.composite
 def quarrels(
-    draw: DrawFn, *, case: MergeCase = MergeCase.R3, inputs: int = 3, wrong: int = 3
-) -> list[tuple[int, Element]]:
+    *,
+    case: MergeCase = MergeCase.R3,
+    inputs: int = 3,
+    wrong: int = 3,
+    history: SearchStrategy[History] | None = None,
+) -> SearchStrategy[list[tuple[int, Element]]]:
     """Arrivals of streams with different histories, with up to so many wrong elements.
 
     The streams do not end: after that nothing could happen any more.  Independent random
     elements would nearly all be violations, and never lead to a conflict.
     """
-    stream = replicas(
-        case=case, max_inputs=1, history=histories(case=case, max_events=4, max_time=7)
-    )
-    streams = [draw(stream)[0][:-1] for _ in range(inputs)]
-    arrived = draw(interleavings(streams))
-    found = st.tuples(st.integers(0, len(arrived)), st.integers(0, inputs - 1), _garbage())
-    for position, number, element in draw(st.lists(found, max_size=wrong)):
-        arrived.insert(position, (number, element))
-    return arrived
+    known = histories(case=case, max_events=4, max_time=7) if history is None else history
+    return _quarrels(replicas(case=case, max_inputs=1, history=known), inputs, wrong)
 
 
-def _garbage() -> SearchStrategy[Element]:
-    starts, ends = st.integers(-1, 6), st.one_of(st.integers(-1, 8), st.just(FOREVER))
-    return st.one_of(
-        st.builds(Insert, _letters(), starts, ends),
-        st.builds(Adjust, _letters(), starts, ends, ends),
-        st.builds(Stable, ends),
-    )
+@cache
+def _integers(least: int, greatest: int) -> SearchStrategy[int]:
+    return st.integers(least, greatest)
 
 
-def _letters() -> SearchStrategy[Hashable]:
-    return st.sampled_from("abc")
+@cache
+def _ends(start: int, max_time: int) -> SearchStrategy[Time]:
+    return st.one_of(_integers(start + 1, max(max_time, start + 1)), st.just(FOREVER))
 
 
-@st.composite
-def _events(draw: DrawFn, max_time: int, payloads: SearchStrategy[Hashable]) -> Event:
-    start = draw(st.integers(0, max_time - 1))
+@cache
+def _provisional_ends(start: int, max_time: int, count: int) -> SearchStrategy[list[Time]]:
+    return st.lists(_ends(start, max_time), max_size=count)
+
+
+_BOOLEANS: Final = st.booleans()
+_LETTERS: Final[SearchStrategy[Hashable]] = st.sampled_from("abc")
+_SLACKS: Final = st.sampled_from([None, None, 0, 0, 1, 4])
+_STARTS: Final = st.integers(-1, 6)
+_WRONG_ENDS: Final = st.one_of(st.integers(-1, 8), st.just(FOREVER))
+_GARBAGE: Final[SearchStrategy[Element]] = st.one_of(
+    st.builds(Insert, _LETTERS, _STARTS, _WRONG_ENDS),
+    st.builds(Adjust, _LETTERS, _STARTS, _WRONG_ENDS, _WRONG_ENDS),
+    st.builds(Stable, _WRONG_ENDS),
+)
+
+
+def _event(draw: DrawFn, max_time: int, payloads: SearchStrategy[Hashable]) -> Event:
+    start = draw(_integers(0, max_time - 1))
     return Event(draw(payloads), start, draw(_ends(start, max_time)))
+
+
+_events = st.composite(_event)
 
 
 def _with_twins(drawn: Sequence[tuple[Event, bool]], max_time: int) -> list[Event]:
@@ -244,42 +259,56 @@ def _with_twins(drawn: Sequence[tuple[Event, bool]], max_time: int) -> list[Even
     return events
 
 
+@lru_cache(maxsize=256)
 @st.composite
-def _known(
-    draw: DrawFn,
-    history: History,
-    guarantee: Time,
-    case: MergeCase,
-    strangers: int,
-    payloads: SearchStrategy[Hashable],
-) -> list[Event]:
-    """The events of a replica with this guarantee; strangers are such as the case permits."""
-    events = [e for e in history.events() if e.end >= guarantee or draw(st.booleans())]
+def _replicas(
+    draw: DrawFn, known: SearchStrategy[History], shape: _Shape, counts: SearchStrategy[int]
+) -> list[list[Element]]:
+    history = draw(known)
+    return [_present(draw, history, shape) for _ in range(draw(counts))]
+
+
+@lru_cache(maxsize=256)
+@st.composite
+def _quarrels(
+    draw: DrawFn, stream: SearchStrategy[list[list[Element]]], inputs: int, wrong: int
+) -> list[tuple[int, Element]]:
+    arrived = draw(interleavings([draw(stream)[0][:-1] for _ in range(inputs)]))
+    for _ in range(draw(_integers(0, wrong))):
+        position, number = draw(_integers(0, len(arrived))), draw(_integers(0, inputs - 1))
+        arrived.insert(position, (number, draw(_GARBAGE)))
+    return arrived
+
+
+@st.composite
+def _joiners(
+    draw: DrawFn, history: History, guarantee: Time, strangers: int, shape: _Shape
+) -> list[Element]:
+    """Strangers are such as the case permits."""
+    case = shape.case
+    events = [e for e in history.events() if e.end >= guarantee or draw(_BOOLEANS)]
     horizon = 12 if guarantee == FOREVER else int(guarantee) - 1
-    for _ in range(draw(st.integers(0, strangers)) if horizon > 0 else 0):
-        start = draw(st.integers(0, horizon - 1))
-        one = Event(draw(payloads), start, draw(st.integers(start + 1, horizon)))
+    for _ in range(draw(_integers(0, strangers)) if horizon > 0 else 0):
+        start = draw(_integers(0, horizon - 1))
+        one = Event(draw(shape.payloads), start, draw(_integers(start + 1, horizon)))
         is_taken = (case in _KEYED and any(e.identity == one.identity for e in events)) or (
             case is MergeCase.R0 and any(e.start == start for e in events)
         )
         if not is_taken:
             events.append(one)
-    return events
+    return _present(draw, History.from_events(events), shape)
 
 
-def _ends(start: Time, max_time: int) -> SearchStrategy[Time]:
-    finite = st.integers(int(start) + 1, max(max_time, int(start) + 1))
-    return st.one_of(finite, st.just(FOREVER))
-
-
-@st.composite
-def _presentation(draw: DrawFn, history: History, shape: _Shape) -> list[Element]:
+def _present(draw: DrawFn, history: History, shape: _Shape) -> list[Element]:
     if shape.case in _INSERT_ONLY:
         data = _in_order(draw, history, shape)
     else:
         data = _revised(draw, history, shape)
     stream = _with_stables(draw, data, shape)
-    return stream[: draw(st.integers(0, len(stream)))] if shape.truncated else stream
+    return stream[: draw(_integers(0, len(stream)))] if shape.truncated else stream
+
+
+_presentations = st.composite(_present)
 
 
 def _in_order(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
@@ -293,8 +322,8 @@ def _revised(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
     """Each event's own elements in their order, shuffled together within the disorder."""
     horizon = max([12, *(int(event.start) + 2 for event in history)])
     lives = [_life(draw, event, shape, horizon) for event in _kept(draw, history, shape)]
-    for _ in range(draw(st.integers(0, shape.phantoms))):
-        event = draw(_events(horizon, shape.payloads))
+    for _ in range(draw(_integers(0, shape.phantoms))):
+        event = _event(draw, horizon, shape.payloads)
         phantom = _phantom(draw, event, shape, horizon)
         namesake = next(
             (life for life in lives if life[0].event.identity == event.identity), []
@@ -312,21 +341,21 @@ def _revised(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
 
 def _kept(draw: DrawFn, history: History, shape: _Shape) -> list[Event]:
     events = history.events()
-    gaps = draw(st.sets(st.integers(0, len(events)))) if shape.gaps else set()
+    gaps = draw(st.sets(_integers(0, len(events)))) if shape.gaps else set()
     return [event for number, event in enumerate(events) if number not in gaps]
 
 
 def _life(draw: DrawFn, event: Event, shape: _Shape, horizon: int) -> list[Data]:
     """An insert with a provisional end, adjusts, and in the end the event as it is."""
-    provisional = draw(st.lists(_ends(event.start, horizon), max_size=shape.revisions))
-    ends = [*provisional, event.end]
+    provisional = _provisional_ends(int(event.start), horizon, shape.revisions)
+    ends = [*draw(provisional), event.end]
     adjusts = [Adjust(event.payload, event.start, old, new) for old, new in pairwise(ends)]
     return [Insert(event.payload, event.start, ends[0]), *adjusts]
 
 
 def _phantom(draw: DrawFn, event: Event, shape: _Shape, horizon: int) -> list[Data]:
     """An event that is removed again, or an insert that never was one."""
-    if draw(st.booleans()):
+    if draw(_BOOLEANS):
         return [Insert(event.payload, event.start, event.start)]
     removal = Adjust(event.payload, event.start, event.end, event.start)
     return [*_life(draw, event, shape, horizon), removal]
@@ -337,7 +366,7 @@ def _timed(draw: DrawFn, life: Sequence[Data], shape: _Shape) -> list[tuple[Time
     steps: list[tuple[Time, Data]] = []
     time = life[0].start
     for element in life:
-        time += draw(st.integers(0, shape.disorder))
+        time += draw(_integers(0, shape.disorder))
         steps.append((time, element))
     return steps
 
@@ -352,7 +381,7 @@ def _with_stables(draw: DrawFn, data: Sequence[Data], shape: _Shape) -> list[Ele
     horizon = max([0, *(element.start + 1 for element in data), *(end + 1 for end in ends)])
     stream: list[Element] = []
     for number, bound in enumerate(bounds):
-        slack = draw(st.sampled_from([None, None, 0, 0, 1, 4]))
+        slack = draw(_SLACKS)
         if slack is not None:
             stream.append(Stable(min(bound, horizon) - slack))
         stream.extend(data[number : number + 1])
