@@ -10,35 +10,22 @@ from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.time import Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
-from anabranch.operators.merge.policy import (
-    Adjusts,
-    Always,
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    Inserts,
-    Leader,
-    MostFree,
-    OnStable,
-    Policy,
-    Quorum,
-)
+from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.reference.r3 import Change, MergeR3
 
-ADJUSTS: list[Adjusts] = [OnStable(), Always(), FollowLeader(), Follow("r1")]
-CHOOSING: list[Inserts] = [Leader(), HighestStart(), MostFree()]
-INSERTS: list[Inserts] = [
-    First(),
+ADJUSTS: list[Adjusts | Follow] = [*Adjusts, Follow("r1")]
+CHOOSING: list[Inserts | Quorum] = [Inserts.LEADER, Inserts.HIGHEST_START, Inserts.MOST_FREE]
+INSERTS: list[Inserts | Quorum] = [
+    Inserts.FIRST,
     *CHOOSING,
-    HalfFrozen(),
+    Inserts.HALF_FROZEN,
     *(Quorum(0.3), Quorum(0.5), Quorum(1)),
 ]
 
 
 def policies(
-    adjusts: Sequence[Adjusts] = ADJUSTS, inserts: Sequence[Inserts] = INSERTS
+    adjusts: Sequence[Adjusts | Follow] = ADJUSTS,
+    inserts: Sequence[Inserts | Quorum] = INSERTS,
 ) -> st.SearchStrategy[Policy]:
     """Policies with these parts, with and without a lag and shrink_only."""
     return st.builds(

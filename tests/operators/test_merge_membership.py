@@ -14,7 +14,7 @@ from anabranch.model.history import History, replay
 from anabranch.model.notation import parse, parse_events
 from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket, Reason
-from anabranch.operators.merge.policy import Detach, Ignore, Policy, Quorum, Raise
+from anabranch.operators.merge.policy import Policy, Quorum, Violations
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.testing.strategies import histories, joiners, presentations, quarrels
 
@@ -137,7 +137,7 @@ def test_after_a_promotion_the_output_is_right_outside_the_stretch(data, policy)
 
 @given(st.data())
 def test_a_replica_that_breaks_a_promise_is_detached_and_not_believed_again(data):
-    run = Run.of(Policy(violations=Detach()), 3)
+    run = Run.of(Policy(violations=Violations.DETACH), 3)
     guilty = set()
     for number, element in data.draw(quarrels()):
         outcome = run.take(number, element)
@@ -159,7 +159,7 @@ def feed(run, *arrivals):
 
 
 def test_detached_replica_may_attach_again_with_a_greater_number():
-    run = Run.of(Policy(violations=Detach()), 0)
+    run = Run.of(Policy(violations=Violations.DETACH), 0)
     feed(run, "west: insert a 1..3; insert a 1..4; stable 9")
     assert [reason.name for _, _, reason in run.fates] == ["FIRST", "SECOND_INSERT", "EXPELLED"]
     assert run.merge.frontier == NEVER
@@ -171,7 +171,7 @@ def test_detached_replica_may_attach_again_with_a_greater_number():
 
 
 def test_a_violation_that_stops_leaves_the_merge_as_it_was():
-    run = Run.of(Policy(violations=Raise()), 0)
+    run = Run.of(Policy(violations=Violations.RAISE), 0)
     feed(run, "west: insert a 1..3; stable 2")
     with pytest.raises(ViolationError, match=r"'west' sent 'adjust a 1\.\.3->1'.*=ignore"):
         run.merge.push("west", Adjust("a", 1, 3, 1), seq=7)
@@ -211,7 +211,7 @@ def test_erratum_l9_a_replica_is_joined_exactly_when_the_output_reaches_its_guar
 
 
 def test_only_joining_replicas_left_is_an_alarm():
-    run = Run.of(Policy(violations=Ignore()), 1)
+    run = Run.of(Policy(violations=Violations.IGNORE), 1)
     run.note(run.merge.attach("late", guarantee=8))
     run.note(run.merge.attach("later", guarantee=FOREVER))
     feed(run, "r0: insert a 1..3; stable 2", "late: insert b 6..9; stable 7")

@@ -20,7 +20,7 @@ from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import REASONS, Arrival, Attach, Inputs, Reason
-from anabranch.operators.merge.policy import HalfFrozen, OnStable, Policy, Quorum
+from anabranch.operators.merge.policy import Adjusts, Inserts, Policy, Quorum
 from anabranch.operators.merge.state import MergeState
 from anabranch.testing.strategies import interleavings, replicas
 
@@ -57,7 +57,7 @@ def test_replicas_of_one_stream_are_followed_at_every_step(data, policy):
     assert merge.state.live == merge.state.pending == 0
 
 
-@given(st.data(), policies(inserts=[HalfFrozen()]))
+@given(st.data(), policies(inserts=[Inserts.HALF_FROZEN]))
 def test_half_frozen_never_removes_an_event_in_steps(data, policy):
     merge = Kernel(policy)
     arrived = data.draw(interleavings(data.draw(replicas())))
@@ -86,7 +86,7 @@ def test_an_event_that_is_removed_and_inserted_again_in_one_step_has_two_fates()
     assert merge.output == [Insert("b", 4, FOREVER), Stable(FOREVER)]
 
 
-@given(st.data(), policies(adjusts=[OnStable()]))
+@given(st.data(), policies(adjusts=[Adjusts.ON_STABLE]))
 def test_on_stable_keeps_the_bounds_of_erratum_l12_in_steps(data, policy):
     merge = Kernel(policy)
     arrived = data.draw(interleavings(data.draw(replicas())))

@@ -14,19 +14,7 @@ from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket, Reason
-from anabranch.operators.merge.policy import (
-    Always,
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    Leader,
-    MostFree,
-    OnStable,
-    Policy,
-    Quorum,
-)
+from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 
@@ -64,7 +52,7 @@ def came_before_reconcile(run, element, number):
     ]
 
 
-@given(st.data(), policies(adjusts=[Always()]))
+@given(st.data(), policies(adjusts=[Adjusts.ALWAYS]))
 def test_always_shows_every_adjust_that_it_may(data, policy):
     run = Run.of(policy, 3)
     for number, element in data.draw(quarrels()):
@@ -80,14 +68,14 @@ def test_always_shows_every_adjust_that_it_may(data, policy):
         if min(element.old_end, element.end) < frontier:
             assert outcome.output == ()
         elif element.is_removal:
-            kept = isinstance(policy.inserts, HalfFrozen)
+            kept = policy.inserts is Inserts.HALF_FROZEN
             assert (identity in run.shown()) == kept
         elif not policy.shrink_only or element.start >= frontier:
-            may = not (policy.shrink_only and isinstance(policy.inserts, HalfFrozen))
+            may = not (policy.shrink_only and policy.inserts is Inserts.HALF_FROZEN)
             assert run.shown()[identity] == element.end or not may
 
 
-@given(st.data(), policies(adjusts=[FollowLeader(), Follow("r1")]))
+@given(st.data(), policies(adjusts=[Adjusts.FOLLOW_LEADER, Follow("r1")]))
 def test_following_the_output_has_the_ends_of_the_followed(data, policy):
     streams = data.draw(replicas(min_inputs=2))
     arrived = data.draw(interleavings(streams))
@@ -103,11 +91,11 @@ def test_following_the_output_has_the_ends_of_the_followed(data, policy):
         for identity, end in run.ends(followed).items():
             free = identity.start >= run.merge.frontier
             if end == identity.start:
-                kept = not free or isinstance(policy.inserts, HalfFrozen)
+                kept = not free or policy.inserts is Inserts.HALF_FROZEN
                 assert identity not in shown or kept
             elif identity in shown and end >= run.merge.frontier:
                 lengthen_only = policy.shrink_only and not free
-                kept = isinstance(policy.inserts, HalfFrozen) and policy.shrink_only
+                kept = policy.inserts is Inserts.HALF_FROZEN and policy.shrink_only
                 assert shown[identity] == end or lengthen_only or kept
         last = shown
     assert last == {e.identity: e.end for e in History.of(streams[0])}
@@ -126,14 +114,16 @@ def test_the_chosen_replica_brings_events(data, policy):
             highest[f"r{number}"] = max(highest[f"r{number}"], element.start)
         had = having(run, names)
         scores = {
-            "Leader": {name: one.frontier for name, one in run.merge.replicas.items()},
-            "HighestStart": highest,
-            "MostFree": {name: sum(name in some for some in had.values()) for name in names},
-        }[type(policy.inserts).__name__]
+            Inserts.LEADER: {name: one.frontier for name, one in run.merge.replicas.items()},
+            Inserts.HIGHEST_START: highest,
+            Inserts.MOST_FREE: {
+                name: sum(name in some for some in had.values()) for name in names
+            },
+        }[policy.inserts]
         best = {name for name in names if scores[name] == max(scores.values())}
         for identity in came:
             assert had[identity] & best
-        if isinstance(policy.adjusts, OnStable):
+        if policy.adjusts is Adjusts.ON_STABLE:
             shown = run.shown()
             # One of the greatest is chosen, and all that it has is on the output.
             assert any(
@@ -153,12 +143,12 @@ def test_a_quorum_brings_events(data, policy):
         need = needed[policy.inserts.fraction][count]
         for identity in came:
             assert len(had[identity]) >= need
-        if isinstance(policy.adjusts, OnStable):
+        if policy.adjusts is Adjusts.ON_STABLE:
             shown = run.shown()
             assert all(one in shown for one, some in had.items() if len(some) >= need)
 
 
-@given(st.data(), policies(inserts=[First()], adjusts=[OnStable()]))
+@given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
 def test_first_brings_whatever_somebody_has(data, policy):
     run = Run.of(policy, 3)
     for number, element in data.draw(quarrels()):
@@ -169,7 +159,7 @@ def test_first_brings_whatever_somebody_has(data, policy):
         )
 
 
-@given(st.data(), policies(inserts=[HalfFrozen()]))
+@given(st.data(), policies(inserts=[Inserts.HALF_FROZEN]))
 def test_half_frozen_never_removes_an_event(data, policy):
     run = Run.of(policy, 3)
     for number, element in data.draw(quarrels()):
@@ -231,7 +221,7 @@ def test_what_the_decider_took_back_is_superseded_for_all():
 
 def test_always_brings_a_removed_event_back_with_the_next_word():
     run = feed(
-        Policy(adjusts=Always()),
+        Policy(adjusts=Adjusts.ALWAYS),
         "0: insert a 1..3",
         "1: insert a 1..3",
         "0: adjust a 1..3->1",
@@ -249,7 +239,7 @@ def test_always_brings_a_removed_event_back_with_the_next_word():
 
 def test_always_a_removed_event_does_not_come_back_unasked():
     run = feed(
-        Policy(adjusts=Always(), inserts=Quorum(0.3)),
+        Policy(adjusts=Adjusts.ALWAYS, inserts=Quorum(0.3)),
         *(f"{number}: insert a 1..3" for number in range(3)),
         "0: adjust a 1..3->1",
     )
@@ -260,7 +250,7 @@ def test_always_a_removed_event_does_not_come_back_unasked():
 
 def test_always_a_removed_event_comes_back_when_the_decider_has_it():
     run = feed(
-        Policy(adjusts=Always()),
+        Policy(adjusts=Adjusts.ALWAYS),
         "0: insert a 1..3",
         "1: insert a 1..3",
         "0: adjust a 1..3->1",
@@ -273,7 +263,7 @@ def test_always_a_removed_event_comes_back_when_the_decider_has_it():
 
 def test_always_does_not_reach_behind_the_frontier():
     """Erratum D8: only if old and new end are not behind the output's frontier."""
-    run = feed(Policy(adjusts=Always()), "0: insert a 1..3", "1: insert a 1..9; stable 5")
+    run = feed(Policy(adjusts=Adjusts.ALWAYS), "0: insert a 1..3", "1: insert a 1..9; stable 5")
     run.take(0, Adjust("a", 1, 3, 8))
     assert run.output == parse("insert a 1..3; adjust a 1..3->9; stable 5")
     run.take(0, Adjust("a", 1, 8, 7))
@@ -282,7 +272,7 @@ def test_always_does_not_reach_behind_the_frontier():
 
 def test_following_a_new_leader_changes_the_ends_at_once():
     run = feed(
-        Policy(adjusts=FollowLeader()),
+        Policy(adjusts=Adjusts.FOLLOW_LEADER),
         "0: insert a 5..9; stable 1",
         "1: insert a 5..7",
         "1: stable 2",
@@ -308,11 +298,11 @@ def test_what_the_followed_replica_removed_waits_until_another_is_followed():
 
 def test_the_highest_start_and_the_most_free_events_choose():
     arrivals = ("0: insert a 1..9", "1: insert b 2..9; insert c 2..9", "0: insert d 8..9")
-    highest = feed(Policy(inserts=HighestStart()), *arrivals)
+    highest = feed(Policy(inserts=Inserts.HIGHEST_START), *arrivals)
     assert highest.output == parse("insert a 1..9; insert b 2..9; insert c 2..9; insert d 8..9")
-    free = feed(Policy(inserts=MostFree()), *arrivals)
+    free = feed(Policy(inserts=Inserts.MOST_FREE), *arrivals)
     assert free.output == parse("insert a 1..9; insert b 2..9; insert c 2..9")
-    leader = feed(Policy(inserts=Leader()), *arrivals)
+    leader = feed(Policy(inserts=Inserts.LEADER), *arrivals)
     assert leader.output == parse("insert a 1..9; insert d 8..9")
 
 
@@ -334,7 +324,9 @@ def test_shrink_only_lengthens_where_an_input_does():
 
 def test_what_cannot_be_removed_again_is_not_shown_too_short():
     run = feed(
-        Policy(adjusts=Follow("r1"), inserts=HalfFrozen(), stable_lag=1, shrink_only=True),
+        Policy(
+            adjusts=Follow("r1"), inserts=Inserts.HALF_FROZEN, stable_lag=1, shrink_only=True
+        ),
         "0: insert a 0..9",
         "1: insert a 0..1",
         "0: stable 1",

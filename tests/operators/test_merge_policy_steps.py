@@ -18,18 +18,7 @@ from anabranch.model.history import replay
 from anabranch.model.notation import parse
 from anabranch.model.time import NEVER, Time
 from anabranch.operators.contract import REASONS, Bucket, Reason
-from anabranch.operators.merge.policy import (
-    Always,
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    Leader,
-    MostFree,
-    OnStable,
-    Policy,
-    Quorum,
-)
+from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.state.events import ABSENT
 from anabranch.testing.strategies import interleavings, quarrels, replicas
 
@@ -121,7 +110,7 @@ def steps(data, arrived):
 
 
 @ENGINES
-@given(st.data(), policies(adjusts=[Always()], inserts=[First()]))
+@given(st.data(), policies(adjusts=[Adjusts.ALWAYS], inserts=[Inserts.FIRST]))
 def test_always_shows_the_last_adjust_of_a_step(engine, data, policy):
     merge = engine(policy, 3)
     for arrived in steps(data, data.draw(quarrels())):
@@ -148,7 +137,7 @@ def test_always_shows_the_last_adjust_of_a_step(engine, data, policy):
 
 
 @ENGINES
-@given(st.data(), policies(adjusts=[FollowLeader(), Follow("r1")]))
+@given(st.data(), policies(adjusts=[Adjusts.FOLLOW_LEADER, Follow("r1")]))
 def test_following_the_output_has_the_ends_of_the_followed(engine, data, policy):
     streams = data.draw(replicas(min_inputs=2))
     merge, leader = engine(policy, len(streams)), "r0"
@@ -164,7 +153,7 @@ def test_following_the_output_has_the_ends_of_the_followed(engine, data, policy)
         followed = "r1" if isinstance(policy.adjusts, Follow) else leader
         for identity, end in read.ends[followed].items():
             free = identity.start >= read.frontier
-            keeps = isinstance(policy.inserts, HalfFrozen)
+            keeps = policy.inserts is Inserts.HALF_FROZEN
             if end == identity.start:
                 assert identity not in read.shown or not free or keeps
             elif identity in read.shown and end >= read.frontier:
@@ -193,9 +182,9 @@ def test_events_come_while_those_have_them_whom_the_policy_asks(engine, data, po
             complete = all(one in read.shown for one, yes in asked.items() if yes)
         else:
             scores = {
-                Leader: read.reached,
-                MostFree: {n: sum(n in some for some in had.values()) for n in names},
-            }.get(type(policy.inserts), highest)
+                Inserts.LEADER: read.reached,
+                Inserts.MOST_FREE: {n: sum(n in some for some in had.values()) for n in names},
+            }.get(policy.inserts, highest)
             best = {name for name in names if scores[name] == max(scores.values())}
             asked = {one: bool(some & best) for one, some in had.items()}
             complete = any(
@@ -205,12 +194,12 @@ def test_events_come_while_those_have_them_whom_the_policy_asks(engine, data, po
         if engine is Compiled:
             # The reference may have asked another one within the step.
             assert all(asked[one] for one in came)
-        if isinstance(policy.adjusts, OnStable):
+        if policy.adjusts is Adjusts.ON_STABLE:
             assert complete
 
 
 @ENGINES
-@given(st.data(), policies(inserts=[First()], adjusts=[OnStable()]))
+@given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
 def test_first_brings_whatever_somebody_has(engine, data, policy):
     merge = engine(policy, 3)
     for arrived in steps(data, data.draw(quarrels())):
@@ -221,7 +210,7 @@ def test_first_brings_whatever_somebody_has(engine, data, policy):
 
 
 @ENGINES
-@given(st.data(), policies(inserts=[HalfFrozen()]))
+@given(st.data(), policies(inserts=[Inserts.HALF_FROZEN]))
 def test_half_frozen_never_removes_an_event(engine, data, policy):
     merge, shown = engine(policy, 3), set()
     for arrived in steps(data, data.draw(quarrels())):
@@ -232,7 +221,7 @@ def test_half_frozen_never_removes_an_event(engine, data, policy):
 
 
 def test_a_step_shows_the_last_word_of_each_replica_in_turn():
-    merge = Kernel(Policy(adjusts=Always()))
+    merge = Kernel(Policy(adjusts=Adjusts.ALWAYS))
     text = "insert a 1..3; adjust a 1..3->5", "insert a 1..4; adjust a 1..4->6"
     merge.step([(name, parse(one)) for name, one in zip(("east", "west"), text, strict=True)])
     assert merge.output == parse("insert a 1..6")

@@ -7,41 +7,41 @@ from hypothesis import strategies as st
 from anabranch.errors import UsageError
 from anabranch.operators.merge.policy import (
     DEFAULT,
-    Always,
-    Detach,
-    First,
+    Adjusts,
     Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    Ignore,
-    Leader,
-    MostFree,
-    OnStable,
+    Inserts,
     Policy,
     Quorum,
-    Raise,
+    Violations,
 )
 
 ANY = st.builds(
     Policy,
     adjusts=st.one_of(
-        st.sampled_from([OnStable(), Always(), FollowLeader()]),
+        st.sampled_from([Adjusts.ON_STABLE, Adjusts.ALWAYS, Adjusts.FOLLOW_LEADER]),
         st.builds(Follow, st.text(min_size=1)),
     ),
     inserts=st.one_of(
-        st.sampled_from([First(), Leader(), HighestStart(), MostFree(), HalfFrozen()]),
+        st.sampled_from(
+            [
+                Inserts.FIRST,
+                Inserts.LEADER,
+                Inserts.HIGHEST_START,
+                Inserts.MOST_FREE,
+                Inserts.HALF_FROZEN,
+            ]
+        ),
         st.builds(Quorum, st.floats(0, 1, exclude_min=True)),
     ),
     stable_lag=st.integers(0, 1000),
-    violations=st.sampled_from([Ignore(), Raise(), Detach()]),
+    violations=st.sampled_from([Violations.IGNORE, Violations.RAISE, Violations.DETACH]),
     shrink_only=st.booleans(),
     promote=st.booleans(),
 )
 
 
 @given(ANY)
-@example(Policy(adjusts=Follow("\\"), violations=Raise()))
+@example(Policy(adjusts=Follow("\\"), violations=Violations.RAISE))
 def test_text_and_plain_values_bring_every_policy_back(policy):
     assert Policy.parse(str(policy)) == policy
     assert Policy.from_dict(policy.to_dict()) == policy
@@ -52,7 +52,10 @@ def test_the_default_is_the_paper_s():
     assert Policy.parse("") is Policy.parse(" default ") is DEFAULT
     assert str(Policy()) == "default"
     assert Policy.from_dict({}) == Policy(
-        adjusts=OnStable(), inserts=First(), stable_lag=0, violations=Ignore()
+        adjusts=Adjusts.ON_STABLE,
+        inserts=Inserts.FIRST,
+        stable_lag=0,
+        violations=Violations.IGNORE,
     )
 
 

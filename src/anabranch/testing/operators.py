@@ -26,7 +26,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.operator import MergeOperator
-from anabranch.operators.merge.policy import DEFAULT, Ignore, Policy, Raise
+from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.finalize import Finalize
@@ -102,7 +102,7 @@ class MergeReference:
         common: dict[str, Any]
         common = {"stable_lag": policy.stable_lag, "promote": policy.promote}
         if case is MergeCase.R3:
-            return cls(MergeR3(policy=replace(policy, violations=Ignore())), policy)
+            return cls(MergeR3(policy=replace(policy, violations=Violations.IGNORE)), policy)
         if case is MergeCase.R4:
             return cls(MergeR4(shrink_only=policy.shrink_only, **common), policy)
         ordered: dict[MergeCase, Any]
@@ -129,9 +129,9 @@ class MergeReference:
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
         """Whom the policy detaches; `raise` raises."""
         wrong = [one for one in found if one[2].bucket is Bucket.VIOLATION]
-        if not wrong or isinstance(self.policy.violations, Ignore):
+        if not wrong or self.policy.violations is Violations.IGNORE:
             return ()
-        if isinstance(self.policy.violations, Raise):
+        if self.policy.violations is Violations.RAISE:
             name, element, outcome = wrong[0]
             message = f"{name!r}: {show_element(element)}: {outcome.reason.text}"
             raise ViolationError(message)

@@ -20,7 +20,7 @@ Papers: LMerge IV-G, V-C; errata X3, L6, D4, D20.
 (MergeCase.R4, "replica 'west' declares nothing, so identities may repeat")
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -196,7 +196,7 @@ def _reason(replicas: Declared, case: MergeCase) -> str:
     if not replicas:
         return "there is no replica yet, so nothing is promised"
     if case is not MergeCase.R4:
-        return f"every replica promises {_listed(REQUIRED[case])}"
+        return f"every replica promises {listed(REQUIRED[case])}"
     silent = [name for name, known in replicas.items() if known is None]
     if silent:
         return f"{_names(silent)} nothing, so identities may repeat"
@@ -208,13 +208,13 @@ def _asked(replicas: Declared, case: MergeCase) -> str:
     silent = [name for name, known in replicas.items() if known is None]
     if not silent or not REQUIRED[case]:
         return "it was asked for, and what the replicas promise permits it"
-    needed = _listed(REQUIRED[case])
+    needed = listed(REQUIRED[case])
     return f"it was asked for; {_names(silent)} nothing, so {needed} is taken on your word"
 
 
 def _names(names: list[str]) -> str:
-    listed = ", ".join(f"'{name}'" for name in names)
-    return f"replica {listed} declares" if len(names) == 1 else f"replicas {listed} declare"
+    quoted = ", ".join(f"'{name}'" for name in names)
+    return f"replica {quoted} declares" if len(names) == 1 else f"replicas {quoted} declare"
 
 
 def _require(replicas: Declared, asked: MergeCase, *, gaps_possible: bool) -> None:
@@ -229,20 +229,21 @@ def _require(replicas: Declared, asked: MergeCase, *, gaps_possible: bool) -> No
         missing = () if known is None else missing_for(known, asked)
         if missing:
             message = (
-                f"merge: case {asked.name} was asked for and needs {_listed(REQUIRED[asked])}; "
-                f"replica '{name}' does not declare {_listed(missing)}; if it is true, add it "
+                f"merge: case {asked.name} was asked for and needs {listed(REQUIRED[asked])}; "
+                f"replica '{name}' does not declare {listed(missing)}; if it is true, add it "
                 "to the replica's properties, else leave the choice to auto"
             )
             raise UsageError(message)
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The names as a part of a sentence."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _cheaper_line(case: MergeCase, missing: tuple[str, ...]) -> str:
-    needs = _listed(missing) if missing else "nothing more; another case was asked for"
+    needs = listed(missing) if missing else "nothing more; another case was asked for"
     return f"  {case.name} (remembers {REMEMBERS[case]}): {needs}"
 
 

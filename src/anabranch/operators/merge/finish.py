@@ -36,7 +36,7 @@ from anabranch.operators.merge.layout import (
     CREDITED,
     TOUCHED,
 )
-from anabranch.operators.merge.policy import OnStable
+from anabranch.operators.merge.policy import Adjusts
 from anabranch.operators.merge.reconcile import (
     list_final,
     list_unreferenced,
@@ -86,7 +86,7 @@ def explain_step(
     if held is None:
         work.corrected = explain(elements, work.ledger, decided, reasons)
     else:
-        follows = not isinstance(state.policy.adjusts, OnStable)
+        follows = state.policy.adjusts is not Adjusts.ON_STABLE
         rows = nodes.rows
         work.corrected = int(explain_governed(elements, rows, held, decided, follows))
         resolved += resolved_of(state.schema, nodes, state.members.names, held)

@@ -26,17 +26,7 @@ from anabranch.operators.contract import Reason
 from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import DONE, ENDS, OUT, RANK, TOUCHED, WITHDRAWN
 from anabranch.operators.merge.members import Members
-from anabranch.operators.merge.policy import (
-    Always,
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    MostFree,
-    Policy,
-    Quorum,
-)
+from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.merge.reconcile import pend_row
 from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.blocks import BLOCK_BITS
@@ -116,7 +106,7 @@ def is_governed(policy: Policy) -> bool:
 
 def keeps(policy: Policy) -> bool:
     """Whether an event that is on the output is never removed."""
-    return isinstance(policy.inserts, HalfFrozen)
+    return policy.inserts is Inserts.HALF_FROZEN
 
 
 def look(
@@ -131,7 +121,7 @@ def look(
     """The view of this policy, now."""
     joined = members.joined(frontier)
     view = View()
-    if isinstance(policy.adjusts, FollowLeader):
+    if policy.adjusts is Adjusts.FOLLOW_LEADER:
         view = view._replace(followed=_best(members, joined, members.frontier, before.followed))
     elif isinstance(policy.adjusts, Follow):
         row = members.find(policy.adjusts.replica)
@@ -139,7 +129,7 @@ def look(
             view = view._replace(followed=int(members.serial[row]))
     if view.followed != NOBODY:
         view = view._replace(frontier=frontier)
-    if isinstance(policy.inserts, First):
+    if policy.inserts is Inserts.FIRST:
         return view
     if isinstance(policy.inserts, Quorum):
         return view._replace(voters=tuple(members.serial[joined].tolist()))
@@ -155,9 +145,9 @@ def _scores(
     policy: Policy, members: Members, nodes: Nodes, highest: Ints, frontier: int
 ) -> Ints:
     """By what the chosen replica is the greatest."""
-    if isinstance(policy.inserts, HighestStart):
+    if policy.inserts is Inserts.HIGHEST_START:
         return highest
-    if isinstance(policy.inserts, MostFree):
+    if policy.inserts is Inserts.MOST_FREE:
         counts = np.zeros(len(members), np.int64)
         count_free(nodes.rows, nodes.used, frontier, counts)
         return counts
@@ -179,11 +169,11 @@ def _best(members: Members, joined: Mask, scores: Ints, before: int) -> int:
 def rules_of(policy: Policy, view: View, members: Members, frontier: int, mark: int) -> Rules:
     """The policy and its view, for kernels."""
     inserts, serials = policy.inserts, members.serial
-    kinds = {First: FIRST, HalfFrozen: SURE, Quorum: QUORUM}
+    kinds = {Inserts.FIRST: FIRST, Inserts.HALF_FROZEN: SURE}
     votes = np.isin(serials, np.array(view.voters, np.int64))
     return Rules(
-        kinds.get(type(inserts), CHOSEN),
-        isinstance(policy.adjusts, Always),
+        QUORUM if isinstance(inserts, Quorum) else kinds.get(inserts, CHOSEN),
+        policy.adjusts is Adjusts.ALWAYS,
         policy.shrink_only,
         keeps(policy),
         frontier,

@@ -42,9 +42,8 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge import ordered_kernel
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
-from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.operators.merge.policy import DEFAULT, Policy, require_support
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.merge.support import require_support
 from anabranch.operators.merge.verdict import violators
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.state.blocks import Saved

@@ -29,8 +29,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge.choose import Choice
 from anabranch.operators.merge.merge import Merge, from_parts, open_merge
 from anabranch.operators.merge.ordered_state import CASES
-from anabranch.operators.merge.policy import DEFAULT, Policy
-from anabranch.operators.merge.support import require_choice, require_support
+from anabranch.operators.merge.policy import DEFAULT, Policy, require_choice, require_support
 from anabranch.operators.merge.verdict import violators
 from anabranch.operators.state.blocks import Saved
 

@@ -1,8 +1,8 @@
 """What a merge does where the data leaves a choice: frozen values that compose.
 
 Whatever the policy, the output is valid, compatible with its inputs at every prefix, and has
-their history in the end; a policy only decides when things are said, and who is believed
-meanwhile.  Each part states its own promise, which is a law in the tests:
+their history in the end; a policy only decides when changes are emitted, and which replica is
+believed meanwhile.  Each part states its own promise, which is a law in the tests:
 
     adjusts      when an end on the output changes before a stable forces it to
     inserts      when an event comes to the output before a stable forces it to
@@ -11,12 +11,14 @@ meanwhile.  Each part states its own promise, which is a law in the tests:
     shrink_only  for consumers that cannot lengthen an event (erratum L14)
     promote      whether a joining replica may lead when nobody else is left (D5)
 
-Every policy yields at reconcile: what the deciding replica's stable needs is said just before
-the stable, at the latest.  Only joined replicas lead, vote and are followed.
+Every policy yields at reconcile: what the deciding replica's stable needs is emitted just
+before the stable, at the latest.  Only joined replicas lead, vote and are followed.
+
+Which case has which choices is decided when a merge is built, never later (`require_support`).
 
 Papers: LMerge V-A, V-B; errata D5, D8, L12, L14.
 
->>> policy = Policy(inserts=Quorum(0.5), adjusts=Always())
+>>> policy = Policy(inserts=Quorum(0.5), adjusts=Adjusts.ALWAYS)
 >>> str(policy)
 'adjusts=always,inserts=quorum(0.5)'
 >>> Policy.parse("inserts=quorum(0.5), adjusts=always") == policy
@@ -25,55 +27,147 @@ True
 True
 """
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Final
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from enum import StrEnum, auto
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final
 
 from anabranch.errors import UsageError
-from anabranch.operators.merge.policy_terms import (
-    TERMS,
-    Adjusts,
-    Always,
-    Detach,
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    Ignore,
-    Inserts,
-    Leader,
-    MostFree,
-    OnStable,
-    Quorum,
-    Raise,
-    Violations,
-    parse_term,
-    show_term,
-    suggest,
-)
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.choose import Choice, listed
 
-__all__ = [
-    "DEFAULT",
-    "Adjusts",
-    "Always",
-    "Detach",
-    "First",
-    "Follow",
-    "FollowLeader",
-    "HalfFrozen",
-    "HighestStart",
-    "Ignore",
-    "Inserts",
-    "Leader",
-    "MostFree",
-    "OnStable",
-    "Policy",
-    "Quorum",
-    "Raise",
-    "Violations",
-]
+
+class Adjusts(StrEnum):
+    """When an end on the output changes before a stable forces it to; or `Follow`."""
+
+    ON_STABLE = auto()
+    """Ends change only when a stable would freeze a wrong one.
+
+    Promise (the corrected bounds of erratum L12): adjusts out <= inserts in + adjusts in; and,
+    without shrink_only, inserts out <= inserts in, stables out <= stables in.
+    """
+    ALWAYS = auto()
+    """Every adjust is shown when it comes, from whichever replica.
+
+    Promise: after an adjust that its replica could make, the output has its new end (or not
+    the event, if it was a removal), if both its ends are not behind the output's frontier.  An
+    event that was removed this way comes back with the next element of a replica that has it.
+    """
+    FOLLOW_LEADER = auto()
+    """The output's ends are those of the leader.
+
+    Promise: an event that the leader has is on the output with the leader's end, if it is
+    there at all and that end is not behind the output's frontier; what the leader removed is
+    not there, unless it is half frozen.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """The output's ends are those of one replica, while it is joined; else as ON_STABLE.
+
+    Promise: that of FOLLOW_LEADER, about this replica.
+    """
+
+    replica: str
+
+    def __post_init__(self) -> None:
+        if not self.replica:
+            message = "merge policy: follow() names no replica; write follow(east)"
+            raise UsageError(message)
+
+    def __str__(self) -> str:
+        """The name is quoted where it would be misread."""
+        is_plain = re.fullmatch(r"[\w.-]+", self.replica)
+        return f"follow({self.replica if is_plain else json.dumps(self.replica)})"
+
+
+class Inserts(StrEnum):
+    """When an event comes to the output before a stable forces it to; or a `Quorum`."""
+
+    FIRST = auto()
+    """The first replica to have an event brings it to the output.
+
+    Promise: an event that some replica has and that may still start is on the output, unless
+    the policy for adjusts took it away.
+    """
+    LEADER = auto()
+    """The leader brings events to the output: the joined replica with the greatest frontier.
+
+    Promise: before reconcile an event comes only while the leader has it; and what the leader
+    has and may still start is on the output, unless the policy for adjusts took it away.
+    """
+    HIGHEST_START = auto()
+    """The joined replica whose inserts have reached the highest start brings events.
+
+    Promise: that of LEADER, about this replica (the one before, while others are equal).
+    """
+    MOST_FREE = auto()
+    """The joined replica with the most free events brings events to the output.
+
+    Promise: that of LEADER, about this replica (the one before, while others are equal).
+    """
+    HALF_FROZEN = auto()
+    """An event comes to the output when it is half frozen in the leader.
+
+    Promise: an event that is on the output is never removed.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """An event comes to the output when this fraction of the joined replicas have it.
+
+    Promise: before reconcile it comes only while at least `needed(joined)` of them have it; and
+    what so many have and may still start is on the output, unless the policy for adjusts took
+    it away.
+    """
+
+    fraction: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise _no_fraction(self.fraction)
+
+    def __str__(self) -> str:
+        return f"quorum({self.fraction})"
+
+    def needed(self, joined: int) -> int:
+        """How many must have an event, of this many; at least one.
+
+        >>> Quorum(0.1).needed(30), Quorum(0.5).needed(3), Quorum(1).needed(0)
+        (3, 2, 1)
+        """
+        # As it is written: the float 0.1 is a little more than a tenth of 30.
+        return max(1, ceil(Fraction(repr(self.fraction)) * joined))
+
+
+class Violations(StrEnum):
+    """What becomes of a replica that breaks a promise."""
+
+    IGNORE = auto()
+    """A violation is counted and changes nothing; its replica goes on."""
+    RAISE = auto()
+    """A violation stops the merge with a `ViolationError`; the merge is as it was before."""
+    DETACH = auto()
+    """A violation detaches its replica, until it attaches with a greater number.
+
+    Promise: no element of it is believed until then, and the first violation is the last that
+    has a reason of its own; what follows is counted as a violation too.
+    """
+
+
+_TERMS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "adjusts": {**{one.value: one for one in Adjusts}, "follow": Follow},
+    "inserts": {**{one.value: one for one in Inserts}, "quorum": Quorum},
+    "violations": {one.value: one for one in Violations},
+}
+"""The words that each choice knows: values, and what takes an argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +182,18 @@ class Policy:
     of that is reported.
     """
 
-    adjusts: Adjusts = field(default_factory=OnStable)
-    inserts: Inserts = field(default_factory=First)
+    adjusts: Adjusts | Follow = Adjusts.ON_STABLE
+    inserts: Inserts | Quorum = Inserts.FIRST
     stable_lag: int = 0
-    violations: Violations = field(default_factory=Ignore)
+    violations: Violations = Violations.IGNORE
     shrink_only: bool = False
     promote: bool = False
 
     def __post_init__(self) -> None:
-        for choice, words in TERMS.items():
+        for choice, words in _TERMS.items():
             term = getattr(self, choice)
-            if type(term) not in words.values():
+            kinds = {one if isinstance(one, type) else type(one) for one in words.values()}
+            if type(term) not in kinds:
                 message = (
                     f"merge policy: {choice}={term!r} is none of {', '.join(words)}; "
                     "give such a value, or parse a text: Policy.parse('adjusts=always')"
@@ -140,7 +235,7 @@ class Policy:
         for choice in values:
             if choice not in known:
                 message = (
-                    f"merge policy: there is no choice {choice!r}{suggest(choice, known)}; "
+                    f"merge policy: there is no choice {choice!r}{_suggest(choice, known)}; "
                     f"the choices are {', '.join(known)}"
                 )
                 raise UsageError(message)
@@ -152,7 +247,7 @@ class Policy:
                 )
                 raise UsageError(message)
         terms = {
-            choice: parse_term(choice, str(value)) if choice in TERMS else value
+            choice: _parse_term(choice, str(value)) if choice in _TERMS else value
             for choice, value in values.items()
         }
         return cls(**terms)  # type: ignore[arg-type]  # __post_init__ looks at each
@@ -161,22 +256,85 @@ class Policy:
         """All choices as plain values, for state and configuration."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
-            choice: show_term(value) if choice in TERMS else value
+            choice: str(value) if choice in _TERMS else value
             for choice, value in values.items()
         }
 
-    def __str__(self) -> str:
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The choices that are not the default, as they are written."""
         default = DEFAULT.to_dict()
-        chosen = [
-            f"{choice}={str(value).lower() if isinstance(value, bool) else value}"
+        return {
+            choice: str(value).lower() if isinstance(value, bool) else str(value)
             for choice, value in self.to_dict().items()
             if value != default[choice]
-        ]
-        return ",".join(chosen) or "default"
+        }
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.chosen.items()) or "default"
 
 
 DEFAULT: Final = Policy()
 """The paper's Algorithm R3."""
+
+
+def _parse_term(choice: str, text: str) -> object:
+    """The term that a text names, of those that this choice knows."""
+    text = text.strip()
+    shape = re.fullmatch(r"([^()]*)(?:\((.*)\))?", text, re.DOTALL)
+    word = shape[1].strip() if shape else text
+    term = _TERMS[choice].get(word)
+    if shape is None or term is None:
+        message = (
+            f"merge policy: {choice} knows no {text!r}{_suggest(word, _TERMS[choice])}; "
+            f"it is one of {', '.join(_TERMS[choice])}"
+        )
+        raise UsageError(message)
+    argument = (shape[2] or "").strip()
+    if isinstance(term, type) != bool(argument):
+        wanted, example = {
+            Follow: ("a replica's name", "follow(east)"),
+            Quorum: ("a number above 0 and at most 1", "quorum(0.5)"),
+        }.get(term, ("nothing", word))
+        message = f"merge policy: {choice}={text}: {word} takes {wanted}; write {example}"
+        raise UsageError(message)
+    if term is Follow:
+        return Follow(_name(argument))
+    return Quorum(_fraction(argument)) if term is Quorum else term
+
+
+def _suggest(word: str, known: Mapping[str, object]) -> str:
+    """A close known word, as a part of a sentence; nothing if none is close.
+
+    >>> _suggest("quorm", _TERMS["inserts"])
+    " (did you mean 'quorum'?)"
+    """
+    close = get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _name(text: str) -> str:
+    if not text.startswith('"'):
+        return text
+    try:
+        return str(json.loads(text))
+    except ValueError as error:
+        message = f"merge policy: follow({text}): the quoted name does not end as it should"
+        raise UsageError(message) from error
+
+
+def _fraction(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise _no_fraction(text) from error
+
+
+def _no_fraction(what: object) -> UsageError:
+    return UsageError(
+        f"merge policy: quorum({what}) is no fraction of the replicas; "
+        "give a number above 0 and at most 1, for instance quorum(0.5)"
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -206,3 +364,57 @@ def _plain(choice: str, value: str) -> object:
     if choice == "stable_lag" and re.fullmatch(r"-?\d+", value):
         return int(value)
     return value
+
+
+_ORDERED: Final = frozenset({"violations", "stable_lag", "promote"})
+
+CHOICES: Final[Mapping[MergeCase, frozenset[str]]] = {
+    **dict.fromkeys((MergeCase.R0, MergeCase.R1, MergeCase.R2), _ORDERED),
+    MergeCase.R3: frozenset(DEFAULT.to_dict()),
+    MergeCase.R4: _ORDERED | {"shrink_only"},
+}
+"""What each case lets one choose.
+
+R3 has all: the two places of LMerge V-A at which a merge may wait or hurry (when an event
+comes, when an end changes) are those of Algorithm R3, with one event per identity.  A stream
+that declares nothing is merged as R4 (it may have to be), so it has R4's choices.
+"""
+
+
+def unsupported(case: MergeCase, policy: Policy) -> tuple[str, ...]:
+    """The choices of this policy that this case has not, as they are written.
+
+    >>> unsupported(MergeCase.R4, Policy.parse("adjusts=always,shrink_only=true"))
+    ('adjusts=always',)
+    """
+    chosen = policy.chosen.items()
+    return tuple(f"{name}={value}" for name, value in chosen if name not in CHOICES[case])
+
+
+def require_support(case: MergeCase, policy: Policy) -> None:
+    """Refuse a policy that this case has not, by its choices."""
+    missing = unsupported(case, policy)
+    if missing:
+        why = "it emits each event at once and never changes it"
+        if case is MergeCase.R4:
+            why = "with several events per identity V-A does not say which one is meant"
+        message = (
+            f"merge: case {case.name} has no {', '.join(missing)}: {why}; these are "
+            f"choices of case R3: ask for it (--case r3) if identities are unique in every "
+            f"replica, or leave them out ({case.name} has "
+            f"{listed(sorted(CHOICES[case]))})"
+        )
+        raise UsageError(message)
+
+
+def require_choice(choice: Choice, policy: Policy) -> None:
+    """The same for a case that was chosen; names the way to one that has the policy."""
+    missing = unsupported(choice.case, policy)
+    if missing and choice.case is MergeCase.R4 and not choice.was_asked:
+        message = (
+            f"merge: {', '.join(missing)} needs case R3, but {choice.reason}, and case R4 "
+            "does not support it; declare keyed for every replica, or ask for case R3 "
+            "(--case r3), if identities are unique in every replica"
+        )
+        raise UsageError(message)
+    require_support(choice.case, policy)

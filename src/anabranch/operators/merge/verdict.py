@@ -16,7 +16,7 @@ import numpy as np
 from anabranch.batch.codec import to_elements
 from anabranch.errors import ViolationError
 from anabranch.operators.contract import REASONS, Arrival, Bucket, StepResult
-from anabranch.operators.merge.policy import Ignore, Policy, Raise
+from anabranch.operators.merge.policy import Policy, Violations
 from anabranch.operators.reference.r3 import accuse
 
 
@@ -24,14 +24,14 @@ def violators(
     policy: Policy, arrivals: Sequence[Arrival], result: StepResult
 ) -> tuple[str, ...]:
     """The replicas with a violation in this step that are to be detached; or raise."""
-    if isinstance(policy.violations, Ignore):
+    if policy.violations is Violations.IGNORE:
         return ()
     names: dict[str, None] = {}
     for arrival, buckets, reasons in zip(arrivals, result.buckets, result.reasons, strict=True):
         wrong = np.flatnonzero(buckets == Bucket.VIOLATION)
         if len(wrong) == 0:
             continue
-        if isinstance(policy.violations, Raise):
+        if policy.violations is Violations.RAISE:
             (element,) = to_elements(arrival.batch.take(wrong[:1]))
             raise ViolationError(accuse(arrival.input, element, REASONS[reasons[wrong[0]]]))
         names[arrival.input] = None

@@ -40,7 +40,7 @@ from anabranch.model.frozen import may_adjust
 from anabranch.model.notation import show_element
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
-from anabranch.operators.merge.policy import DEFAULT, Always, Detach, Policy, Raise
+from anabranch.operators.merge.policy import DEFAULT, Adjusts, Policy, Violations
 from anabranch.operators.reference.membership import Alarm, Membership, Replica, Stretch
 from anabranch.operators.reference.r3_output import Output
 from anabranch.operators.reference.r3_view import Node, View, bringer, look
@@ -152,10 +152,10 @@ class MergeR3:
             source.last_seq = seq
         reason = self._take(element, source)
         if reason.bucket is Bucket.VIOLATION:
-            if isinstance(self.policy.violations, Raise):
+            if self.policy.violations is Violations.RAISE:
                 source.last_seq = last_seq
                 raise ViolationError(accuse(replica, element, reason))
-            if isinstance(self.policy.violations, Detach):
+            if self.policy.violations is Violations.DETACH:
                 self.members.expel(replica)
                 self._forget(self.replicas.pop(replica))
                 self._regroup()
@@ -337,7 +337,7 @@ class MergeR3:
             end = node.ends.get(followed.key, node.output_end)
             self._output.follow(identity, node, end, followed, e)
         elif (
-            isinstance(self.policy.adjusts, Always)
+            self.policy.adjusts is Adjusts.ALWAYS
             and (source is not None and e is not None)
             and may_adjust(e.old_end, e.end, frontier=self.frontier)
         ):

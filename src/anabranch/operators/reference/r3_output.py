@@ -11,7 +11,7 @@ from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.frozen import may_insert
 from anabranch.model.time import NEVER, Time
 from anabranch.operators.contract import Reason, Released
-from anabranch.operators.merge.policy import Always, HalfFrozen, Policy
+from anabranch.operators.merge.policy import Adjusts, Inserts, Policy
 from anabranch.operators.reference.membership import Attachment, Replica
 from anabranch.operators.reference.r3_view import Node
 from anabranch.operators.reference.tally import Tally
@@ -64,7 +64,7 @@ class Output:
         if end == start:
             if free:
                 self.change(identity, node, end)
-                node.output_end, node.withdrawn = None, isinstance(self.policy.adjusts, Always)
+                node.output_end, node.withdrawn = None, self.policy.adjusts is Adjusts.ALWAYS
             return
         # A shorter end that its replica can still take back would have to be lengthened again.
         lengthens = e is not None and e.end > e.old_end
@@ -75,7 +75,7 @@ class Output:
     def may_remove(self, start: Time) -> bool:
         """Whether an event that starts then may leave the output."""
         free = may_insert(start, frontier=self.frontier)
-        return free and not isinstance(self.policy.inserts, HalfFrozen)
+        return free and self.policy.inserts is not Inserts.HALF_FROZEN
 
     def advance(self, time: Time, leader: Attachment) -> None:
         """Move the frontier, on behalf of this replica."""

@@ -12,17 +12,7 @@ from typing import NamedTuple
 
 from anabranch.model.element import Identity, Insert
 from anabranch.model.time import NEVER, Time
-from anabranch.operators.merge.policy import (
-    First,
-    Follow,
-    FollowLeader,
-    HalfFrozen,
-    HighestStart,
-    Leader,
-    MostFree,
-    Policy,
-    Quorum,
-)
+from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.reference.membership import Attachment, Membership, Replica, first_of
 
 
@@ -76,7 +66,7 @@ def look(
     inserts = policy.inserts
     followed = _followed(policy, members, frontier, before.followed)
     view = View(followed, frontier=NEVER if followed is None else frontier)
-    if isinstance(inserts, First):
+    if inserts is Inserts.FIRST:
         return view
     joined = members.joined(frontier)
     if isinstance(inserts, Quorum):
@@ -84,14 +74,14 @@ def look(
     chosen = _chosen(policy, joined, nodes, frontier, before.chosen)
     if chosen is None:
         return view
-    sure = chosen.frontier if isinstance(inserts, HalfFrozen) else NEVER
+    sure = chosen.frontier if inserts is Inserts.HALF_FROZEN else NEVER
     return view._replace(chosen=chosen.key, sure=sure)
 
 
 def _followed(
     policy: Policy, members: Membership, frontier: Time, before: Attachment | None
 ) -> Attachment | None:
-    if isinstance(policy.adjusts, FollowLeader):
+    if policy.adjusts is Adjusts.FOLLOW_LEADER:
         leader = members.leader(frontier, before=before)
         return None if leader is None else leader.key
     if isinstance(policy.adjusts, Follow):
@@ -107,11 +97,11 @@ def _chosen(
     frontier: Time,
     before: Attachment | None,
 ) -> Replica | None:
-    if isinstance(policy.inserts, Leader | HalfFrozen):
+    if policy.inserts in (Inserts.LEADER, Inserts.HALF_FROZEN):
         return first_of(joined, lambda one: one.frontier, before)
-    if isinstance(policy.inserts, HighestStart):
+    if policy.inserts is Inserts.HIGHEST_START:
         return first_of(joined, lambda one: one.highest_start, before)
-    assert isinstance(policy.inserts, MostFree)
+    assert policy.inserts is Inserts.MOST_FREE
     free = [(start, node) for (start, _), node in nodes.items() if start >= frontier]
     return first_of(
         joined,
@@ -145,7 +135,7 @@ def bringer(
         return None
     # An event that cannot be removed again must not be shown too short for shrink_only: only
     # the one in which it is half frozen knows that its end will not be longer.
-    lasting = policy.shrink_only and isinstance(policy.inserts, HalfFrozen)
+    lasting = policy.shrink_only and policy.inserts is Inserts.HALF_FROZEN
     followed = None if lasting else view.followed
     giver = one if followed is None or followed not in having else followed
     return Bringer(one, node.ends[giver])
@@ -159,13 +149,13 @@ def _first_allowed(
     speaker: Attachment | None,
 ) -> Attachment | None:
     inserts = policy.inserts
-    if isinstance(inserts, First):
+    if inserts is Inserts.FIRST:
         return speaker or next(iter(having), None)
     if isinstance(inserts, Quorum):
         votes = [key for key in having if key in view.voters]
         if len(votes) < inserts.needed(len(view.voters)):
             return None
         return speaker if speaker in votes else votes[0]
-    if isinstance(inserts, HalfFrozen) and start >= view.sure:
+    if inserts is Inserts.HALF_FROZEN and start >= view.sure:
         return None
     return view.chosen if view.chosen in having else None
