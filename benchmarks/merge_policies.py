@@ -13,7 +13,8 @@ from merging.steps import Step, count, steps
 
 from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.merge import Merge, open_merge
+from anabranch.operators.merge.lane import MergeLane
+from anabranch.operators.merge.merge import open_merge
 from anabranch.operators.merge.policy import DEFAULT, Policy
 
 NAME = "merge_policies"
@@ -28,7 +29,7 @@ POLICIES = (
 )
 
 
-def governed(workload: Workload, some: list[Step], policy: Policy) -> Merge:
+def governed(workload: Workload, some: list[Step], policy: Policy) -> MergeLane:
     merge = open_merge(MergeCase.R3, workload.schema, policy)
     for arrivals in some:
         merge.step(arrivals)

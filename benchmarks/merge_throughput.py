@@ -24,14 +24,15 @@ from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
 from anabranch.operators.cleanse import CleanseState
 from anabranch.operators.contract import Inputs
-from anabranch.operators.merge.merge import Merge, open_merge
+from anabranch.operators.merge.lane import MergeLane
+from anabranch.operators.merge.merge import open_merge
 from anabranch.operators.normalise import NormaliseState
 from anabranch.operators.reference.r3 import MergeR3
 
 RUN = 10_000
 
 
-def merge_all(workload: Workload, some: list[Step], case: MergeCase | None = None) -> Merge:
+def merge_all(workload: Workload, some: list[Step], case: MergeCase | None = None) -> MergeLane:
     """All steps; the case is the workload's, unless another is named."""
     merge = open_merge(case or workload.case, workload.schema)
     for arrivals in some:

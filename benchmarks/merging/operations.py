@@ -14,7 +14,6 @@ from anabranch.batch.codec import decode
 from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival
-from anabranch.operators.merge import ordered_kernel
 from anabranch.operators.merge.merge import open_merge
 from anabranch.operators.merge.ordered_state import OrderedState
 from merging import separate
@@ -57,13 +56,13 @@ class Counted:
         elif self.name == "R3-":
             self.take(self.state, arrivals)
         else:
-            for count, more in ordered_kernel.step(self.state, arrivals).counts.items():
+            for count, more in self.state.step(arrivals).counts.items():
                 if count in self._sums:
                     self._sums[count] += more
 
     def counts(self) -> dict[str, int]:
         if self.name in ("R3", "R4"):
-            work = self.merge.state.work
+            work = self.merge.work
             return {
                 "probes": work.probes,
                 "visits": work.visits,

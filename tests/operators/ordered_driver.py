@@ -20,8 +20,8 @@ from anabranch.operators.contract import (
     Reason,
     StepResult,
 )
-from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
+from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.ordered import OrderedMerge
 from anabranch.operators.reference.r0 import MergeR0
 from anabranch.operators.reference.r1 import MergeR1
@@ -123,17 +123,17 @@ class Kernel:
 
     def __post_init__(self) -> None:
         choices = {"stable_lag": self.stable_lag, "promote": self.promotes}
-        self.state = OrderedState.empty(self.case, SCHEMA, **choices)
+        self.state = OrderedState.empty(self.case, SCHEMA, Policy(**choices))
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
         # Not by an empty arrival: a step shows at once what the reference shows at a push.
         self.numbers[name] = (units(guarantee), attachment)
-        self.state.attach(name, guarantee=units(guarantee), attachment=attachment)
+        self.state.add_replica(name, attachment, units(guarantee))
         self.state.check()
 
     def detach(self, name: str) -> None:
         self.numbers.pop(name, None)
-        self.state.detach(name)
+        self.state.remove_replica(name)
         self.state.check()
 
     def promote(self, name: str) -> None:
@@ -156,7 +156,7 @@ class Kernel:
         for name, elements in arrived:
             guarantee, attachment = self.numbers.get(name, (None, 1))
             arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
-        result = step(self.state, arrivals)
+        result = self.state.step(arrivals)
         self.state.check()
         self._judge(arrivals, result)
         self.output.extend(to_elements(result.output))

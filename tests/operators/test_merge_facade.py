@@ -41,7 +41,7 @@ def test_a_merge_of_any_case_and_policy_comes_back_from_its_parts(case, text):
     assert (len(found.output), found.violators) == (2, ())
     assert merge.frontier == 8 - policy.stable_lag
     read = from_parts(merge.parts().written, case, SCHEMA, policy)
-    assert (read.replicas, read.case) == (merge.replicas, merge.case)
+    assert (read.inputs, read.case) == (merge.inputs, merge.case)
     assert (read.frontier, read.live, read.pending) == (merge.frontier, merge.live, 0)
     other = Policy(stable_lag=policy.stable_lag + 1)
     with pytest.raises(StateError, match=r"begun as case .*asked to go on as .* with stable"):
@@ -129,7 +129,7 @@ def test_a_guarantee_that_is_given_later_lets_its_stable_out(case, text):
     assert show_elements(merge.output) == f"insert a 5..9; stable {6 - lag}"
     assert merge.state.alarm is None
     merge.restart()
-    assert merge.state.replicas[0].joined
+    assert merge.state.inputs[0].joined
     with pytest.raises(UsageError, match="replica 'nobody' cannot be given a guarantee"):
         merge.state.guarantee("nobody", None)
 

@@ -12,7 +12,7 @@ from anabranch.model import parse
 from anabranch.model.notation import show_elements
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival, Attach, Detach, Inputs, Operator, Route
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.pipeline import PipelineStep, run, with_final
 

@@ -8,7 +8,6 @@ from merge_driver import SCHEMA
 from anabranch.batch.batch import INSERT, Batch
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival
-from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 
 
@@ -27,7 +26,7 @@ def run(case, *, elements, replicas, group, size):
         rows = np.arange(begin, begin + size)
         batch = inserts(rows // group, rows)
         arrivals = [Arrival(f"r{i}", batch) for i in range(replicas)]
-        counts = step(state, arrivals).counts
+        counts = state.step(arrivals).counts
         total = {name: total[name] + counts[name] for name in total}
     state.check()
     assert state.counts == total
@@ -65,8 +64,8 @@ def test_a_large_group_costs_no_more_than_its_elements():
 
 def test_what_was_held_is_looked_at_twice():
     state = OrderedState.empty(MergeCase.R0, SCHEMA)
-    state.attach("late", guarantee=5)
-    held = step(state, [Arrival("late", inserts(np.arange(10, 20), range(10)))])
+    state.add_replica("late", guarantee=5)
+    held = state.step([Arrival("late", inserts(np.arange(10, 20), range(10)))])
     assert held.counts["visits"] == 10
     state.promote("late")
-    assert step(state, []).counts["visits"] == 10
+    assert state.step([]).counts["visits"] == 10

@@ -16,7 +16,6 @@ from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Arrival, Bucket, Reason
-from anabranch.operators.merge.ordered_kernel import step
 from anabranch.operators.merge.ordered_state import OrderedState
 from anabranch.operators.route import route
 from anabranch.testing.strategies import interleavings, replicas
@@ -241,7 +240,7 @@ def test_a_joined_replica_can_go_on_alone(data):
     merge.attach("r0")
     merge.attach("r1", guarantee)
     for some in steps(data, arrived):
-        if "r0" in merge.state.members.names and merge.state.replicas[1].joined:
+        if "r0" in merge.state.members.names and merge.state.inputs[1].joined:
             merge.detach("r0")
         gone = "r0" not in merge.state.members.names
         merge.step([(name, e) for name, e in runs(some) if not (gone and name == "r0")])
@@ -288,7 +287,7 @@ def test_lanes_together_have_the_same_history(data):
                 Arrival(name, batch.take((to == number) | (to < 0)))
                 for (name, batch), to in zip(batches, routes, strict=True)
             ]
-            result = step(lane, parts)
+            result = lane.step(parts)
             lane.check()
             output += [e for e in to_elements(result.output) if isinstance(e, Insert)]
             stables.add(result.stable)

@@ -42,7 +42,7 @@ def test_saved_in_parts_and_restored_it_behaves_the_same(data, each):
         assert kernel.output == other.output
         assert kernel.reasons == other.reasons
         assert kernel.conflicts == other.conflicts
-        assert kernel.state.replicas == other.state.replicas
+        assert kernel.state.inputs == other.state.inputs
         name = data.draw(st.sampled_from(sorted(attachments)))
         event = data.draw(st.sampled_from(["", "", "attach", "detach", "promote"]))
         if event == "attach" or other.state.members.find(name) is None:

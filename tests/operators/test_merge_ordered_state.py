@@ -15,10 +15,8 @@ from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import REASONS, Arrival
 from anabranch.operators.merge import ordered_codec
-from anabranch.operators.merge.ordered_bag import Bag
-from anabranch.operators.merge.ordered_held import MAX_CHUNKS
-from anabranch.operators.merge.ordered_kernel import step
-from anabranch.operators.merge.ordered_state import CASES, OrderedState
+from anabranch.operators.merge.ordered_group import Bag
+from anabranch.operators.merge.ordered_state import CASES, MAX_CHUNKS, OrderedState
 from anabranch.operators.state.codec import write_tables
 
 
@@ -49,8 +47,8 @@ def finish(kernel):
 def test_a_state_survives_its_parts_and_goes_on_the_same(case):
     kernel, other = some_merge(case), some_merge(case)
     other.restart()
-    assert other.state.replicas == kernel.state.replicas
-    assert [(r.name, r.joined, r.guarantee) for r in other.state.replicas] == [
+    assert other.state.inputs == kernel.state.inputs
+    assert [(r.name, r.joined, r.guarantee) for r in other.state.inputs] == [
         ("late", False, 40),
         ("1", True, None),
         ("2", True, None),
@@ -111,7 +109,7 @@ def test_a_state_of_other_columns_is_refused(case, other):
         other, *(np.empty(0, t) for t in ("i1", "i8", "i8", "i8")), other.payload.empty_table()
     )
     with pytest.raises(SchemaError, match="replica 'x' has"):
-        step(some_merge(case).state, [Arrival("x", empty)])
+        some_merge(case).state.step([Arrival("x", empty)])
 
 
 def test_what_cannot_be_meant_is_refused_and_nothing_changes(case):
@@ -120,11 +118,11 @@ def test_what_cannot_be_meant_is_refused_and_nothing_changes(case):
     reference.attach("1", attachment=3)
     before = kernel.state.parts().written
     with pytest.raises(UsageError, match="attachment 2, but 3"):
-        step(kernel.state, [Arrival("new", batch_of([])), Arrival("1", batch_of([]), None, 2)])
+        kernel.state.step([Arrival("new", batch_of([])), Arrival("1", batch_of([]), None, 2)])
     with pytest.raises(UsageError, match="attachment 2, but 3"):
-        kernel.state.attach("1", attachment=2)
+        kernel.state.add_replica("1", 2)
     with pytest.raises(UsageError, match=r"'x' cannot be detached, attached are \['late', "):
-        kernel.state.detach("x")
+        kernel.state.remove_replica("x")
     with pytest.raises(UsageError, match="'x' cannot be promoted"):
         kernel.state.promote("x")
     with pytest.raises(UsageError, match="number 3, but number 3"):
@@ -134,12 +132,12 @@ def test_what_cannot_be_meant_is_refused_and_nothing_changes(case):
 
 def test_a_seq_that_was_consumed_is_a_redelivery(case):
     state, reference = OrderedState.empty(case, SCHEMA), Reference(case)
-    step(state, [Arrival("held", batch_of([Insert("h", 9, 10)], seq=[1]), 90)])
+    state.step([Arrival("held", batch_of([Insert("h", 9, 10)], seq=[1]), 90)])
     elements = parse("insert a 1..3; insert a 1..3; stable 2; insert b 4..5; stable 9")
     seq = [10, 10, 11, 12, 7]
-    first = step(state, [Arrival("1", batch_of(elements[:3], seq=seq[:3]))])
+    first = state.step([Arrival("1", batch_of(elements[:3], seq=seq[:3]))])
     state = OrderedState.from_parts(state.parts().written, case, SCHEMA)
-    second = step(state, [Arrival("1", batch_of(elements[3:], seq=seq[3:]))])
+    second = state.step([Arrival("1", batch_of(elements[3:], seq=seq[3:]))])
     names = [REASONS[code].name for r in (first, second) for code in r.reasons[0]]
     assert names == ["FIRST", "REDELIVERY", "LEADS", "FIRST", "REDELIVERY"]
     outcomes = [reference.merge.push("1", e, seq=s) for e, s in zip(elements, seq, strict=True)]
@@ -148,30 +146,30 @@ def test_a_seq_that_was_consumed_is_a_redelivery(case):
 
 def test_a_step_of_nothing(case):
     state = OrderedState.empty(case, SCHEMA)
-    result = step(state, [])
+    result = state.step([])
     assert (len(result.output), result.buckets, result.stable) == (0, (), None)
-    result = step(state, [Arrival("1", batch_of([]), 5)])
+    result = state.step([Arrival("1", batch_of([]), 5)])
     assert (len(result.output), [len(b) for b in result.buckets]) == (0, [0])
-    assert [(r.name, r.joined, r.guarantee) for r in state.replicas] == [("1", False, 5)]
+    assert [(r.name, r.joined, r.guarantee) for r in state.inputs] == [("1", False, 5)]
 
 
 def test_payloads_without_columns(case):
     schema = ElementSchema(TimeType.BIGINT, pa.schema([]))
     state = OrderedState.empty(case, schema)
-    state.attach("2", guarantee=4)
+    state.add_replica("2", guarantee=4)
     elements = [Insert((), 1, 5), Stable(1), Insert((), 2, 3), Stable(2)]
     later = [Insert((), 3, 4), Insert((), 4, 5)]
     arrivals = [
         Arrival("1", from_elements(elements, schema)),
         Arrival("2", from_elements(later, schema)),
     ]
-    result = step(state, arrivals)
+    result = state.step(arrivals)
     assert to_elements(result.output) == [elements[0], elements[2], Stable(2)]
     state = OrderedState.from_parts(state.parts().written, case, schema)
     state.check()
     same = [Arrival("3", from_elements([Insert((), 2, 3)], schema))]
-    assert [REASONS[code].name for code in step(state, same).reasons[0]] == ["KNOWN"]
-    result = step(state, [Arrival("1", from_elements([Stable(4)], schema))])
+    assert [REASONS[code].name for code in state.step(same).reasons[0]] == ["KNOWN"]
+    result = state.step([Arrival("1", from_elements([Stable(4)], schema))])
     assert to_elements(result.output) == [Insert((), 4, 5), Stable(4)]
     state.check()
 

@@ -10,6 +10,7 @@ from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.contract import Arrival, Bucket, Reason
 from anabranch.operators.merge.choose import choose
+from anabranch.operators.merge.lane import violators
 from anabranch.operators.merge.merge import open_merge
 from anabranch.operators.merge.policy import (
     DEFAULT,
@@ -18,7 +19,6 @@ from anabranch.operators.merge.policy import (
     require_support,
     unsupported,
 )
-from anabranch.operators.merge.verdict import violators
 
 WEST = "insert a 1..3; insert b 2..4; insert b 2..5; stable 9"
 MANY = "inserts=quorum(0.5),adjusts=always,promote=true,violations=raise"

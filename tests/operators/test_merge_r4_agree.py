@@ -125,7 +125,7 @@ def state_of(have, want, other, frontier, shrink_only, guarantee):
     """A merge with one identity, as no stream may have left it, and two replicas."""
     policy = Policy(shrink_only=shrink_only)
     state = MergeState.empty(SCHEMA, keyed=False, policy=policy)
-    state.attach("decider", guarantee=guarantee)
+    state.add_replica("decider", guarantee=guarantee)
     step(state, [Arrival("other", batch_of([Insert("a", START, START + 1)]))])
     state.frontier, nodes = frontier, state.nodes
     rows = [

@@ -14,7 +14,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.notation import parse
-from anabranch.operators.contract import REASONS, Arrival, Detach, Inputs
+from anabranch.operators.contract import REASONS, Arrival
 from anabranch.operators.merge import codec, locate
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.route import EVERY_LANE, route
@@ -134,7 +134,7 @@ def test_detach_needs_a_name_that_is_there():
     with pytest.raises(
         UsageError, match=r"'x' cannot be detached, attached are \['late', '1', '2'\]"
     ):
-        some_state().step(Inputs(control=(Detach("x"),)))
+        some_state().detach("x")
     Reference().detach("x")
 
 

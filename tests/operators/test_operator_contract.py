@@ -33,7 +33,7 @@ from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Arrival, Attach, Bucket, Detach, Inputs, Operator
 from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator

@@ -18,7 +18,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Element, Event, Insert
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.spark.lane.receive import Order

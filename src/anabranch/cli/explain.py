@@ -85,7 +85,7 @@ def merge_does(choice: "Choice", *, detached: Sequence[str] = ()) -> dict[str, o
 
     from anabranch.batch.schema import ElementSchema, TimeType
     from anabranch.operators.contract import Route
-    from anabranch.operators.merge.operator import MergeOperator
+    from anabranch.operators.merge.merge import MergeOperator
 
     operator = MergeOperator.of(ElementSchema(TimeType.BIGINT, pa.schema([])), choice)
     does = f"merges it as {operator.label.upper()}, in lanes "

@@ -25,7 +25,7 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.cleanse import Cleanse

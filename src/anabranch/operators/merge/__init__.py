@@ -2,15 +2,14 @@
 
 Each case is there twice: element by element in `operators.reference`, and over batches here.
 
-    R0, R1, R2   `ordered_kernel` (parts in ordered_*)
+    R0, R1, R2   `ordered_kernel`, over `ordered_state` (parts in ordered_*)
     R3, R4       `step`, with every policy, over one table of events:
                  `layout` and `table` are the rows, `bags` those with several events;
                  `judge`, `publish`, `reconcile`, `bag_reconcile`, `govern` and `hold` decide;
                  `explain`, `emit` and `finish` return what came of it; `agenda` keeps what a
                  stable must look at, `state` and `codec` all that is remembered
 
-`merge` is the one face of all cases, `operator` the specification that a pipeline runs.
-`choose` names the case that fits, `policy` what the data cannot decide, `support` which case
-has which policy, `verdict` what a violation means after a step, `route` spreads events over
-lanes.
+`merge` is the specification that a pipeline runs, `lane` what the states of all cases share:
+replicas (`members`) that come and go, and what a violation means after a step.  `choose` names
+the case that fits, `policy` what the data cannot decide.
 """

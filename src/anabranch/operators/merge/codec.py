@@ -34,11 +34,12 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW, NOBODY, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
+from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.bags import ends_of, fill_bags
 from anabranch.operators.merge.govern import View
 from anabranch.operators.merge.hold import END, NUMBER, PER_REPLICA
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WITHDRAWN
-from anabranch.operators.merge.members_codec import members_table, read_members
+from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.merge.table import Nodes
@@ -75,7 +76,7 @@ def control_table(state: MergeState) -> pa.Table:
     header = KIND.header(
         time=state.schema.time.value,
         case=state.case.name,
-        policy=json.dumps(state.policy.to_dict()),
+        policy=json.dumps(state.lasting_policy.to_dict()),
         frontier=state.frontier,
         conflicts=state.conflicts,
         next_rank=state.next_rank,
@@ -85,17 +86,17 @@ def control_table(state: MergeState) -> pa.Table:
         view=json.dumps(state.view),
     )
     more = {"highest": state.highest} if state.is_governed else {}
-    return members_table(state.members, header, more)
+    return state.members.table(header, **more)
 
 
 def _new_state(schema: ElementSchema, control: Control) -> MergeState:
     """A state without events, as the control describes it."""
     header, plain = control.header, replace(schema, has_seq=False, has_replica=False)
-    members = read_members(control.head, header)
+    members = Members.read(control.head, header)
     followed, chosen, sure, voters, frontier = json.loads(header["view"])
     state = MergeState(
+        MergeCase[header["case"]],
         plain,
-        header["case"] == "R3",
         Policy.from_dict(json.loads(header["policy"])),
         members,
         Nodes(plain.payload, replicas=len(members)),

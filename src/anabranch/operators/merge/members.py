@@ -12,15 +12,20 @@ with the smallest guarantee be joined nevertheless; `promoted` is then the guara
 Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing), L9 (joining) and D5.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.errors import UsageError
 from anabranch.operators.contract import InputStatus
 from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.operators.state.codec import column_of, to_table
 
 COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial", "promoted")
 """The columns of `Members`, in order."""
@@ -91,12 +96,10 @@ class Members:
         self.promoted = np.append(self.promoted, NEVER_UNITS)
         self.next_serial += 1
 
-    def tell(self, name: str, guarantee: int | None) -> int:
-        """The row of a replica that has this guarantee from now on, promoted or not before."""
-        row = self.row_of(name, "told a guarantee")
+    def set_guarantee(self, row: int, guarantee: int | None) -> None:
+        """Replace the guarantee of a replica, promoted or not before."""
         self.guarantee[row] = NEVER_UNITS if guarantee is None else guarantee
         self.promoted[row] = NEVER_UNITS
-        return row
 
     def remove(self, row: int) -> None:
         """Take one row out."""
@@ -173,4 +176,28 @@ class Members:
         return tuple(
             InputStatus(name, number, None if t == NEVER_UNITS else t, at, is_joined)
             for name, number, t, at, is_joined in rows
+        )
+
+    def table(self, header: Mapping[str, str], **more: NDArray[Any]) -> pa.Table:
+        """The first table of a state: a row each, `more` columns, and the state's header."""
+        columns = {name: getattr(self, name) for name in COLUMNS} | more
+        common = {
+            "next_serial": str(self.next_serial),
+            "had_joined": str(int(self.had_joined)),
+            "stretches": json.dumps(self.stretches),
+        }
+        table = to_table(columns).append_column("name", pa.array(self.names, pa.string()))
+        return table.replace_schema_metadata(common | dict(header))
+
+    @classmethod
+    def read(cls, control: pa.Table, header: Mapping[str, str]) -> "Members":
+        """The replicas, as `table` wrote them."""
+        # A step changes them in place; a view of the bytes may not be changed.
+        columns = {name: column_of(control, name).copy() for name in COLUMNS}
+        return cls(
+            control.column("name").to_pylist(),
+            **columns,
+            next_serial=int(header["next_serial"]),
+            had_joined=header["had_joined"] == "1",
+            stretches=[Stretch(*one) for one in json.loads(header["stretches"])],
         )

@@ -1,20 +1,24 @@
-"""One face of all merges: a caller names case and policy, and needs to know no state or kernel.
+"""Merge as an operator of a pipeline: which case, with which policy, fixed for a run's life.
 
-`open_merge` begins, `from_parts` goes on from what was saved; the rest is asked of the `Merge`:
+`MergeOperator` is what a pipeline runs; `open_merge` and `from_parts` are for use by hand.
+R0, R1 and R2 have one state (`ordered_state`), R3 and R4 with every policy another (`state`);
+both are a `MergeLane`.
 
-    step             take what arrived; the result names whom the policy detaches
-    attach, detach   who takes part; what that changes on the output, to be written too
-    guarantee        another guarantee of a replica that is attached; likewise
-    parts            what changed since the last save
+R3 and R4 are routed by identity: all elements of an event reach one lane.  R0, R1 and R2
+compare the events of one start, so there the start alone decides the lane; a lane sees some of
+the starts of each replica, in their order, and the promises of the case hold for it.  What
+several lanes do not have is one current start: their common output is valid, but not in the
+order of starts.  With one lane it is.
 
-R0, R1 and R2 have one state (`ordered_state`), R3 and R4 with every policy another (`state`).
+All that a policy decides by stables and membership (who leads, who votes, who is promoted, how
+far the output stays behind) is the same in every lane, for these reach every lane.
 
 A state belongs to its policy: another one is refused by name.  Only `violations` may change
 between two runs, for nothing that is remembered depends on it.
 
 `reports_final` lets the results of R3 and R4 have the events that each step made final.  R0 to
-R2 keep nothing of an event that they have emitted, so they cannot: `can_report_final` is False,
-and whoever wants final events puts `operators.finalize` behind them.
+R2 keep nothing of an event that they have emitted, so they cannot: whoever wants final events
+puts `operators.finalize` behind them.
 
 >>> import pyarrow as pa
 >>> from anabranch.batch.schema import TimeType
@@ -26,141 +30,100 @@ and whoever wants final events puts `operators.finalize` behind them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import (
-    Arrival,
-    Attach,
-    Detach,
-    Inputs,
-    InputStatus,
-    StepResult,
-)
-from anabranch.operators.merge import ordered_kernel
-from anabranch.operators.merge.members import Members
+from anabranch.operators.contract import Route
+from anabranch.operators.merge.choose import Choice
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
-from anabranch.operators.merge.policy import DEFAULT, Policy, require_support
+from anabranch.operators.merge.policy import DEFAULT, Policy, require_choice, require_support
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.merge.verdict import violators
-from anabranch.operators.reference.membership import Alarm, Stretch
-from anabranch.operators.state.blocks import Saved
-
-State: TypeAlias = OrderedState | MergeState
 
 
-@dataclass(eq=False)
-class Merge:
-    """A merge of one lane, whatever its case and policy; all its methods change it in place."""
+@dataclass(frozen=True)
+class MergeOperator:
+    """The case and the policy; with `reports_final` results have what each step made final."""
 
-    state: State
+    schema: ElementSchema
+    case: MergeCase
     policy: Policy = DEFAULT
+    reports_final: bool = False
+
+    @classmethod
+    def of(
+        cls, schema: ElementSchema, choice: Choice, policy: Policy = DEFAULT
+    ) -> "MergeOperator":
+        """The chosen case; a policy that it does not support is rejected by name."""
+        require_choice(choice, policy)
+        return cls(schema, choice.case, policy)
+
+    @classmethod
+    def named(
+        cls, schema: ElementSchema, label: str, policy: Policy = DEFAULT
+    ) -> "MergeOperator":
+        """The case of a run that recorded this label."""
+        require_support(MergeCase(label), policy)
+        return cls(schema, MergeCase(label), policy)
 
     @property
-    def case(self) -> MergeCase:
-        """What its replicas need to promise."""
-        return self.state.case
+    def name(self) -> str:
+        """The word for it in messages and records."""
+        return "merge"
 
     @property
-    def schema(self) -> ElementSchema:
-        """The columns of its replicas."""
-        return self.state.schema
+    def label(self) -> str:
+        """The case, as a run and its checkpoint record it."""
+        return self.case.value
 
     @property
-    def members(self) -> Members:
-        """The replicas in columns."""
-        return self.state.members
+    def output(self) -> ElementSchema:
+        """Elements with the columns of the inputs, without seq and replica."""
+        return replace(self.schema, has_seq=False, has_replica=False)
 
     @property
-    def replicas(self) -> tuple[InputStatus, ...]:
-        """Who is attached, in order, with frontier and whether its stables count."""
-        return self.members.status(self.frontier)
+    def route(self) -> Route:
+        """By start where a case compares the events of one start, else by identity."""
+        return Route.START if self.case in CASES else Route.IDENTITY
 
     @property
-    def frontier(self) -> int:
-        """How far the output is final."""
-        return self.state.frontier
+    def route_columns(self) -> Sequence[str]:
+        """None: identity and start are no columns."""
+        return ()
 
-    @property
-    def conflicts(self) -> int:
-        """How many promised events a deciding replica has denied."""
-        return self.state.conflicts
+    def reporting_final(self) -> "MergeOperator | None":
+        """The same with `final` in its results; R0 to R2 keep no event that they emitted."""
+        return None if self.case in CASES else replace(self, reports_final=True)
 
-    @property
-    def live(self) -> int:
-        """How many events may still change, or are held back."""
-        return self.state.live
+    def empty(self) -> OrderedState | MergeState:
+        """No replica is attached and nothing has happened."""
+        require_support(self.case, self.policy)
+        if self.case in CASES:
+            return OrderedState.empty(self.case, self.schema, self.policy)
+        keyed, final = self.case is MergeCase.R3, self.reports_final
+        return MergeState.empty(
+            self.schema, keyed=keyed, policy=self.policy, reports_final=final
+        )
 
-    @property
-    def pending(self) -> int:
-        """How many inserts are held back."""
-        state = self.state
-        return len(state.held) if isinstance(state, OrderedState) else state.pending
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        return self.members.alarm(self.frontier)
-
-    @property
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Times at which the output may be wrong, because a replica had to be promoted."""
-        return tuple(self.members.stretches)
-
-    @property
-    def can_report_final(self) -> bool:
-        """Whether results may have the events that a step made final."""
-        return isinstance(self.state, MergeState)
-
-    def attach(
-        self, name: str, *, attachment: int = 1, guarantee: int | None = None
-    ) -> StepResult:
-        """Let a replica take part, or replace its old attachment by a new one."""
-        if isinstance(self.state, MergeState):
-            return self.state.step(Inputs(control=(Attach(name, attachment, guarantee),)))
-        self.state.attach(name, attachment=attachment, guarantee=guarantee)
-        return ordered_kernel.step(self.state, [])
-
-    def detach(self, name: str) -> StepResult:
-        """Drop what a replica has; what it brought to the output stays."""
-        if isinstance(self.state, MergeState):
-            return self.state.step(Inputs(control=(Detach(name),)))
-        self.state.detach(name)
-        return ordered_kernel.step(self.state, [])
-
-    def guarantee(self, name: str, guarantee: int | None) -> StepResult:
-        """An attached replica has this guarantee from now on; None: it is complete."""
-        row = self.members.row_of(name, "given a guarantee")
-        number = int(self.members.attachment[row])
-        if isinstance(self.state, MergeState):
-            return self.attach(name, attachment=number, guarantee=guarantee)
-        self.state.mark += 1
-        self.members.tell(name, guarantee)
-        if self.policy.promote:
-            self.members.succeed(self.frontier)
-        return ordered_kernel.step(self.state, [])
-
-    def step(self, arrivals: Sequence[Arrival]) -> StepResult:
-        """Take what arrived; detach the violators from all lanes before the next step.
-
-        With `violations=raise` go back to the state that was saved before the step.
-        """
-        if isinstance(self.state, MergeState):
-            result = self.state.step(Inputs(tuple(arrivals)))
+    def from_parts(self, parts: Mapping[str, bytes]) -> OrderedState | MergeState:
+        """The merge that was saved; StateError if of another case, policy or schema."""
+        require_support(self.case, self.policy)
+        state: OrderedState | MergeState
+        if self.case in CASES:
+            state = OrderedState.from_parts(parts, self.case, self.schema)
         else:
-            result = ordered_kernel.step(self.state, arrivals)
-        found = violators(self.policy, arrivals, result)
-        return replace(result, violators=found) if found else result
-
-    def parts(self, *, since: int | None = None) -> Saved:
-        """The state in parts: all of them, or those that changed after a mark."""
-        return self.state.parts(since=since)
-
-    def check(self) -> None:
-        """Assert what must always hold between steps."""
-        self.state.check()
+            state = MergeState.from_parts(parts, self.schema)
+            state.reports_final = self.reports_final
+        begun, state.policy = state.policy, self.policy
+        if (state.case, begun) != (self.case, state.lasting_policy):
+            message = (
+                f"merge: this state was begun as case {state.case.name} with the policy "
+                f"{begun}, now it is asked to go on as {self.case.name} with "
+                f"{state.lasting_policy}; keep both as they were (violations may change), or "
+                "start anew"
+            )
+            raise StateError(message)
+        return state
 
 
 def open_merge(
@@ -169,17 +132,9 @@ def open_merge(
     policy: Policy = DEFAULT,
     *,
     reports_final: bool = False,
-) -> Merge:
+) -> OrderedState | MergeState:
     """A merge to which nothing has happened; a policy that the case has not is refused."""
-    require_support(case, policy)
-    if case in CASES:
-        lag, promote = policy.stable_lag, policy.promote
-        ordered = OrderedState.empty(case, schema, stable_lag=lag, promote=promote)
-        return Merge(ordered, policy)
-    keyed = case is MergeCase.R3
-    plain = replace(policy, violations=_NONE)
-    state = MergeState.empty(schema, keyed=keyed, policy=plain, reports_final=reports_final)
-    return Merge(state, policy)
+    return MergeOperator(schema, case, policy, reports_final).empty()
 
 
 def from_parts(
@@ -189,26 +144,6 @@ def from_parts(
     policy: Policy = DEFAULT,
     *,
     reports_final: bool = False,
-) -> Merge:
+) -> OrderedState | MergeState:
     """The merge that was saved last; StateError if it is of another case, policy or payload."""
-    require_support(case, policy)
-    state: State
-    if case in CASES:
-        state = OrderedState.from_parts(parts, case, schema)
-        begun = Policy(stable_lag=state.stable_lag, promote=state.promotes)
-    else:
-        state = MergeState.from_parts(parts, schema)
-        begun = state.policy
-        state.reports_final = reports_final
-    asked = replace(policy, violations=_NONE)
-    if (state.case, begun) != (case, asked):
-        message = (
-            f"merge: this state was begun as case {state.case.name} with the policy {begun}, "
-            f"now it is asked to go on as {case.name} with {asked}; keep both as they were "
-            "(violations may change), or start anew"
-        )
-        raise StateError(message)
-    return Merge(state, policy)
-
-
-_NONE: Final = DEFAULT.violations
+    return MergeOperator(schema, case, policy, reports_final).from_parts(parts)

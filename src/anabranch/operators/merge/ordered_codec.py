@@ -1,34 +1,56 @@
-"""The state of the merges R0, R1 and R2 as bytes: Arrow streams, the first says what it is.
+"""The state of the merges R0, R1 and R2 in parts: small, but for what joining replicas brought.
 
-replicas   one row each; its metadata has the kind, the version and the output's times
-group      the events at the current start; `said_0`, `said_1`, ... in replica order
-held       the inserts that wait, and behind them those whose replica left meanwhile: their
-replica numbers go on from the members, their names are in the metadata
-payloads   those of group and held, one row each
+    control      always: all but what is held, in Arrow streams, and the list of blocks
+    nodes/K      the inserts that wait with the numbers of block K; `replica` is a serial
+    payload/K    their payloads
+
+The streams of the control:
+
+    replicas     one row each; its metadata has the kind, the version and the output's times
+    group        the events at the current start; `said_0`, `said_1`, ... in replica order
+    owed         the inserts whose replica left while they were held: their replica numbers go
+                 on from the members, their names are in the metadata
+    payloads     of group, then of owed, one row each
+
+Numbers are never given again, so a block is written while it fills and when inserts of it are
+decided; a block of which all are decided is deleted.
 """
 
 import json
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.batch.batch import Ints, concat
+from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Reason, Resolved
-from anabranch.operators.merge.members_codec import members_table, read_members
-from anabranch.operators.merge.ordered_bag import Bag
-from anabranch.operators.merge.ordered_held import Held
-from anabranch.operators.merge.ordered_latest import Latest
-from anabranch.operators.merge.ordered_state import OrderedState
+from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.ordered_group import Bag, Latest
+from anabranch.operators.merge.ordered_state import Held, OrderedState
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.state.blocks import (
+    BLOCK_BITS,
+    CONTROL,
+    EVERYTHING,
+    Blocks,
+    Saved,
+    part_of,
+    read_blocks,
+    write_blocks,
+)
 from anabranch.operators.state.codec import (
     StateKind,
     Streams,
     column_of,
+    header_of,
     to_table,
+    write_tables,
 )
 
 VERSION: Final = 1
@@ -40,8 +62,43 @@ def kind_of(case: MergeCase) -> StateKind:
     return StateKind(f"anabranch merge {case.value}", VERSION)
 
 
-def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
-    """The tables of a state, with these rows of what is held."""
+def write_parts(state: OrderedState, since: int | None) -> Saved:
+    """The parts that changed after the mark `since`, or all; and those that are gone."""
+    after = EVERYTHING if since is None else since
+    held, gone = write_blocks(_InBlocks(state), after)
+    blocks = state.blocks.table().replace_schema_metadata({"next_held": str(state.next_held)})
+    control = write_tables(*_control(state), blocks)
+    state.blocks.forget(after, state.mark)
+    return Saved({CONTROL: control} | held, () if since is None else tuple(gone), state.mark)
+
+
+def read_parts(
+    parts: Mapping[str, bytes], case: MergeCase, schema: ElementSchema
+) -> OrderedState:
+    """The state that was saved last."""
+    kind = kind_of(case)
+    streams = kind.open(part_of(parts, CONTROL, kind))
+    state = _read_control(streams, case, schema)
+    table = streams.next()
+    state.blocks, state.next_held = Blocks.read(table), int(header_of(table)["next_held"])
+    empty = np.empty(0, np.int64)
+    names = ("node", "replica", "start", "end")
+    tables, payloads = [to_table(dict.fromkeys(names, empty))], [state.held.payload]
+    for rows, _, payload in read_blocks(parts, state.blocks, kind):
+        tables.append(rows)
+        payloads.append(payload)
+    whole = pa.concat_tables(tables)
+    number, serial, start, end = (_copy_of(whole, name) for name in names)
+    payload = pa.concat_tables(payloads) if len(schema.payload) else state.held.payload
+    # Who came later has the greater serial, and stands behind.
+    replica = np.searchsorted(state.members.serial, serial)
+    state.held = Held(replica, start, end, np.arange(len(number)), number, payload)
+    state.blocks.hold(number)
+    return state
+
+
+def _control(state: OrderedState) -> tuple[pa.Table, ...]:
+    """The tables of all but what is held."""
     members, group = state.members, state.group
     header = kind_of(state.case).header(
         time=state.schema.time.value,
@@ -50,19 +107,19 @@ def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
         conflicts=state.conflicts,
         owed=json.dumps([one.replica for one in state.owed]),
         mark=state.mark,
-        stable_lag=state.stable_lag,
-        promote=int(state.promotes),
+        stable_lag=state.policy.stable_lag,
+        promote=int(state.policy.promote),
     )
     events: dict[str, NDArray[Any]] = {"end": group.end}
     if isinstance(group, Bag):
         events["emitted"] = group.emitted
-        events |= {f"said_{i}": group.said[:, i] for i in range(len(members))}
-    waiting = state.held.batch(state.schema, held)
-    batch = concat([waiting, *(one.batch for one in state.owed)])
+        events |= {f"said_{i}": group.brought[:, i] for i in range(len(members))}
+    none = np.empty(0, np.int64)
+    batch = concat([state.held.batch(state.schema, none), *(one.batch for one in state.owed)])
     left = [np.full(len(o.batch), len(members) + i) for i, o in enumerate(state.owed)]
-    replica = np.concatenate([state.held.replica[held], *left])
+    replica = np.concatenate([none, *left])
     return (
-        members_table(members, header, {"last_start": state.last_start}),
+        members.table(header, last_start=state.last_start),
         to_table(events),
         to_table({"replica": replica, "start": batch.start, "end": batch.end}),
         group.payload.replace_schema_metadata(None),
@@ -70,47 +127,69 @@ def state_tables(state: OrderedState, held: Ints) -> tuple[pa.Table, ...]:
     )
 
 
-def read_tables(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
-    """The state of these tables; what is held has no numbers yet."""
+def _read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
+    """The state of these tables, without what is held."""
     control, header = streams.first()
-    events, waiting, payload, held_payload = (streams.next() for _ in range(4))
-    kind_of(case).require_payload(header, held_payload, schema)
-    state = OrderedState.empty(
-        case,
-        replace(schema, has_seq=False, has_replica=False),
-        stable_lag=int(header["stable_lag"]),
-        promote=header["promote"] == "1",
-    )
-    state.members = read_members(control, header)
+    events, left, payload, left_payload = (streams.next() for _ in range(4))
+    kind_of(case).require_payload(header, left_payload, schema)
+    lag, promote = int(header["stable_lag"]), header["promote"] == "1"
+    state = OrderedState.empty(case, schema, Policy(stable_lag=lag, promote=promote))
+    state.members = Members.read(control, header)
     state.last_start = _copy_of(control, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])
     state.conflicts, state.mark = int(header["conflicts"]), int(header["mark"])
+    ends = _copy_of(events, "end")
     if isinstance(state.group, Latest):
-        state.group = Latest(payload, _copy_of(events, "end"))
+        state.group = Latest(payload, ends)
     else:
-        said = np.empty((events.num_rows, len(state.members)), np.int32)
-        for i in range(said.shape[1]):
-            said[:, i] = _copy_of(events, f"said_{i}")
-        ends, emitted = _copy_of(events, "end"), _copy_of(events, "emitted")
-        state.group.restore(state.current, payload, ends, emitted, said)
-    _read_held(state, waiting, held_payload, json.loads(header["owed"]))
+        brought = np.empty((events.num_rows, len(state.members)), np.int32)
+        for i in range(brought.shape[1]):
+            brought[:, i] = column_of(events, f"said_{i}")
+        emitted = _copy_of(events, "emitted")
+        state.group.restore(state.current, payload, ends, emitted, brought)
+    _read_owed(state, left, left_payload, json.loads(header["owed"]))
     return state
 
 
-def _read_held(
-    state: OrderedState, waiting: pa.Table, payload: pa.Table, owed: list[str]
-) -> None:
-    replica, place = _copy_of(waiting, "replica"), np.arange(waiting.num_rows)
-    start, end = _copy_of(waiting, "start"), _copy_of(waiting, "end")
-    both = Held(replica, start, end, place, place, payload)
-    members = len(state.members)
-    left = [np.flatnonzero(replica == members + i) for i in range(len(owed))]
-    abandoned = Reason.ABANDONED.code
-    state.owed = tuple(
-        Resolved(name, both.batch(state.schema, rows), np.full(len(rows), abandoned, np.int8))
-        for name, rows in zip(owed, left, strict=True)
-    )
-    state.held = both.keep(np.flatnonzero(replica < members)).compact()
+def _read_owed(state: OrderedState, left: pa.Table, payload: pa.Table, owed: list[str]) -> None:
+    replica, start, end = (_copy_of(left, name) for name in ("replica", "start", "end"))
+    place = np.arange(left.num_rows)
+    inserts, owing = Held(replica, start, end, place, place, payload), []
+    for number, name in enumerate(owed, start=len(state.members)):
+        rows = np.flatnonzero(inserts.replica == number)
+        reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
+        owing.append(Resolved(name, inserts.batch(state.schema, rows), reasons))
+    state.owed = tuple(owing)
+
+
+@dataclass(frozen=True)
+class _InBlocks:
+    at_once: ClassVar[bool] = True
+
+    state: OrderedState
+
+    def blocks(self) -> Blocks:
+        return self.state.blocks
+
+    def ids(self, block: int) -> Ints:
+        number = self.state.held.number
+        first, last = np.searchsorted(number, [block << BLOCK_BITS, (block + 1) << BLOCK_BITS])
+        return number[first:last]
+
+    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
+        held = self.state.held
+        rows = np.searchsorted(held.number, ids)
+        columns = {
+            "node": ids,
+            "replica": self.state.members.serial[held.replica[rows]],
+            "start": held.start[rows],
+            "end": held.end[rows],
+        }
+        return (to_table(columns),)
+
+    def payload(self, ids: Ints) -> pa.Table:
+        held = self.state.held
+        return take(held.payload, held.place[np.searchsorted(held.number, ids)])
 
 
 def _copy_of(table: pa.Table, name: str) -> NDArray[Any]:

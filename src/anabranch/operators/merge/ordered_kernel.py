@@ -23,17 +23,8 @@ import pyarrow as pa
 from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
 from anabranch.batch.kernel import frozen
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import (
-    BUCKET_OF,
-    Arrival,
-    Reason,
-    Resolved,
-    StepResult,
-)
-from anabranch.operators.merge.admit import admit
-from anabranch.operators.merge.ordered_candidates import Candidates
-from anabranch.operators.merge.ordered_held import Held
-from anabranch.operators.merge.ordered_payloads import Payloads
+from anabranch.operators.contract import BUCKET_OF, Arrival, Reason, Resolved, StepResult
+from anabranch.operators.merge.ordered_group import Candidates, Payloads
 from anabranch.operators.merge.ordered_scan import (
     CLOCK_SIZE,
     CURRENT,
@@ -49,7 +40,7 @@ from anabranch.operators.merge.ordered_scan import (
     Rows,
     scan,
 )
-from anabranch.operators.merge.ordered_state import OrderedState
+from anabranch.operators.merge.ordered_state import Held, OrderedState
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +60,8 @@ class _Work:
     leader: int
 
 
-def step(state: OrderedState, arrivals: Sequence[Arrival]) -> StepResult:
+def take(state: OrderedState, arrivals: Sequence[Arrival]) -> StepResult:
     """Take what arrived, change the state, and return the net change."""
-    admit(state, arrivals)
-    state.mark += 1
     counts, conflicts = state.counts, state.conflicts
     work = _scan(state, arrivals)
     _settle(state, work)
@@ -115,8 +104,8 @@ def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     )
     clock = np.zeros(CLOCK_SIZE, np.int64)
     clock[FRONTIER], clock[CURRENT], clock[LEADER] = state.frontier, state.current, NOBODY
-    clock[LAG] = state.stable_lag
-    scan(rows, control, found, clock, held, state.case is MergeCase.R0)
+    clock[LAG] = state.policy.stable_lag
+    scan(rows, control, found, clock, held, int(state.case is MergeCase.R0))
     state.frontier, state.current = int(clock[FRONTIER]), int(clock[CURRENT])
     state.visits += int(clock[VISITS])
     sequence = found.what[: clock[LENGTH]], found.row[: clock[LENGTH]]

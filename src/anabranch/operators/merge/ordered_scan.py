@@ -1,8 +1,8 @@
 """The elements of a step in their order, as far as times alone decide: no payload is looked at.
 
-One pass says of each element that it breaks a promise, comes too late, is held back, opens a
-new current start (and so is emitted), or is at the current start, where payloads must be
-compared.  Current start and frontier do not depend on that comparison, so this is exact.
+One pass decides for each element whether it breaks a promise, comes too late, is held back,
+opens a new current start (and so is emitted), or is at the current start, where payloads must
+be compared.  Current start and frontier do not depend on that comparison, so this is exact.
 
 `sequence` is what the output may show, in order: inserts that open a start or are at the
 current one, and every stable.  Rows that were held back before the step come first among the
@@ -11,7 +11,7 @@ rows of a step; a replica's held rows are a chain (`following`), oldest first.
 Papers: LMerge IV-A to IV-C, the tests against MaxVs and MaxStable, with errata L5 and L9.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, STABLE, Codes, Ints
 from anabranch.batch.kernel import kernel, part
@@ -87,7 +87,7 @@ class Found(NamedTuple):
 
 @kernel
 def scan(
-    rows: Any, control: Any, found: Any, clock: Any, held: Any, starts_increase: Any
+    rows: Rows, control: Control, found: Found, clock: Ints, held: int, starts_increase: int
 ) -> None:
     """Judge every row; the first `held` rows were held back before."""
     for i in range(held):
@@ -112,7 +112,7 @@ def scan(
 
 @part
 def judge_insert(
-    rows: Any, control: Any, found: Any, clock: Any, i: Any, starts_increase: Any
+    rows: Rows, control: Control, found: Found, clock: Ints, i: int, starts_increase: int
 ) -> None:
     """Against its replica's promises first, then against the output."""
     start, end, replica = rows.start[i], rows.end[i], rows.replica[i]
@@ -134,7 +134,7 @@ def judge_insert(
 
 
 @part
-def judge_stable(rows: Any, control: Any, found: Any, clock: Any, i: Any) -> None:
+def judge_stable(rows: Rows, control: Control, found: Found, clock: Ints, i: int) -> None:
     """A stable that moves the output's frontier may let replicas join."""
     time, replica = rows.start[i], rows.replica[i]
     found.reasons[i] = _FOLLOWS
@@ -149,7 +149,7 @@ def judge_stable(rows: Any, control: Any, found: Any, clock: Any, i: Any) -> Non
 
 
 @part
-def advance(rows: Any, control: Any, found: Any, clock: Any) -> None:
+def advance(rows: Rows, control: Control, found: Found, clock: Ints) -> None:
     """Move the frontier as far as the joined replicas allow, and decide what was held."""
     while True:
         for replica in range(control.guarantee.size):
@@ -167,14 +167,16 @@ def advance(rows: Any, control: Any, found: Any, clock: Any) -> None:
 
 
 @part
-def behind(time: Any, clock: Any) -> Any:
+def behind(time: int, clock: Ints) -> int:
     """How far the output may be when a replica is here; FOREVER passes at once."""
     lag = clock[LAG]
     return time if time == FOREVER_UNITS else max(time, NEVER_UNITS + lag) - lag
 
 
 @part
-def release(rows: Any, control: Any, found: Any, clock: Any, replica: Any, until: Any) -> None:
+def release(
+    rows: Rows, control: Control, found: Found, clock: Ints, replica: int, until: int
+) -> None:
     """Decide a replica's held rows that start before this time, oldest first."""
     i = control.oldest[replica]
     while i != NOBODY and rows.start[i] < until:
@@ -185,7 +187,7 @@ def release(rows: Any, control: Any, found: Any, clock: Any, replica: Any, until
 
 
 @part
-def hold(rows: Any, control: Any, found: Any, i: Any) -> None:
+def hold(rows: Rows, control: Control, found: Found, i: int) -> None:
     """Add a row to the end of its replica's chain."""
     replica = rows.replica[i]
     found.reasons[i] = _HELD
@@ -198,7 +200,7 @@ def hold(rows: Any, control: Any, found: Any, i: Any) -> None:
 
 
 @part
-def take(rows: Any, found: Any, clock: Any, i: Any) -> None:
+def take(rows: Rows, found: Found, clock: Ints, i: int) -> None:
     """An insert of a joined replica, or one that can only be known."""
     start = rows.start[i]
     if start < clock[CURRENT]:
@@ -215,7 +217,7 @@ def take(rows: Any, found: Any, clock: Any, i: Any) -> None:
 
 
 @part
-def put(found: Any, clock: Any, what: Any, row: Any) -> None:
+def put(found: Found, clock: Ints, what: int, row: int) -> None:
     """The next of the sequence."""
     found.what[clock[LENGTH]] = what
     found.row[clock[LENGTH]] = row

@@ -5,9 +5,6 @@
 * The inserts of joining replicas (`held`), and those whose replica left while they were held
   (`owed`: the next step reports them).
 
-`mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a mark;
-a restored state goes on from the mark that was written with it.
-
 Nothing is remembered of what is behind the current start; the events of the current start stay
 until there is a greater one.  So the size does not depend on the length of the streams: it is
 that of one start, and of what joining replicas are ahead.
@@ -15,30 +12,115 @@ that of one start, and of what joining replicas are ahead.
 Papers: LMerge IV-F, Table IV: O(1), O(s) and O(g p); counting events makes R1 O(g (p + s)).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints
+from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import InputStatus, Reason, Resolved
+from anabranch.operators.contract import Arrival, Reason, Resolved, StepResult
+from anabranch.operators.merge.lane import MergeLane
 from anabranch.operators.merge.members import Members
-from anabranch.operators.merge.ordered_bag import Bag
-from anabranch.operators.merge.ordered_held import Held
-from anabranch.operators.merge.ordered_latest import Latest
-from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.operators.merge.ordered_group import Bag, Latest
+from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.state.blocks import Blocks, Saved
 
 CASES: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
 
 
+MAX_CHUNKS: Final = 32
+"""A payload table of more chunks than this is made one: each step may add a chunk."""
+
+
 @dataclass(eq=False)
-class OrderedState:
-    """The state of one lane; `ordered_kernel.step` changes it in place.
+class Held:
+    """The inserts of joining replicas, held back until it is known what becomes of them.
+
+    One row per insert, those of a replica in their order, numbered for ever; `replica` is a row
+    of the members, `place` one of `payload`.  Rows that left stay in the payload table until
+    more than half of it is unused.  Held, not dropped, since the others may fail right after
+    (erratum L9).
+    """
+
+    replica: Ints
+    start: Ints
+    end: Ints
+    place: Ints
+    number: Ints
+    payload: pa.Table
+
+    @classmethod
+    def nothing(cls, schema: pa.Schema) -> "Held":
+        """Nobody is joining."""
+        numbers = np.empty(0, np.int64)
+        return cls(numbers, numbers, numbers, numbers, numbers, schema.empty_table())
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def keep(self, rows: Ints) -> "Held":
+        """Only these, with the payloads where they are."""
+        return Held(
+            self.replica[rows],
+            self.start[rows],
+            self.end[rows],
+            self.place[rows],
+            self.number[rows],
+            self.payload,
+        )
+
+    def compact(self) -> "Held":
+        """The same, with no more payloads than twice the rows, and in few chunks."""
+        if not self.payload.num_columns:
+            return self
+        chunks = self.payload.column(0).num_chunks
+        if self.payload.num_rows <= 2 * len(self) and chunks <= MAX_CHUNKS:
+            return self
+        payload = take(self.payload, self.place).combine_chunks()
+        places = np.arange(len(self))
+        return Held(self.replica, self.start, self.end, places, self.number, payload)
+
+    def detach(self, replica: int) -> "Held":
+        """Without the rows of this replica; those behind it move up."""
+        kept = self.keep(np.flatnonzero(self.replica != replica))
+        kept.replica = kept.replica - (kept.replica > replica)
+        return kept.compact()
+
+    def batch(self, schema: ElementSchema, rows: Ints) -> Batch:
+        """These inserts as a batch."""
+        count = len(rows)
+        return Batch(
+            schema,
+            np.full(count, INSERT, np.int8),
+            self.start[rows],
+            self.end[rows],
+            np.zeros(count, np.int64),
+            take(self.payload, self.place[rows]),
+        )
+
+    def check(self, replicas: int) -> None:
+        """Assert what must always hold, with this many replicas."""
+        columns = (self.replica, self.start, self.end, self.place, self.number)
+        assert len(set(map(len, columns))) == 1, repr(self)
+        assert (np.diff(self.number) > 0).all(), f"a number twice: {self!r}"
+        assert (self.end > self.start).all(), f"an empty event was held: {self!r}"
+        assert (self.replica < replicas).all(), f"held for nobody: {self!r}"
+        if self.payload.num_columns:
+            assert (self.place < self.payload.num_rows).all(), f"a payload is lost: {self!r}"
+        order = np.argsort(self.replica, kind="stable")
+        start, same = self.start[order], np.diff(self.replica[order]) == 0
+        assert (np.diff(start)[same] >= 0).all(), f"held out of order: {self!r}"
+
+
+@dataclass(eq=False)
+class OrderedState(MergeLane):
+    """The state of one lane; `step` changes it in place.
 
     `counts` are the operations since the state was made or read: `visits` (elements looked at;
     one that was held is looked at twice), `probes` (payloads looked up by their hash) and
@@ -47,6 +129,7 @@ class OrderedState:
 
     case: MergeCase
     schema: ElementSchema
+    policy: Policy
     members: Members
     last_start: Ints
     group: Latest | Bag
@@ -59,19 +142,12 @@ class OrderedState:
     mark: int = 0
     next_held: int = 0
     blocks: Blocks = field(default_factory=Blocks.none)
-    stable_lag: int = 0
-    promotes: bool = False
 
     @classmethod
     def empty(
-        cls,
-        case: MergeCase,
-        schema: ElementSchema,
-        *,
-        stable_lag: int = 0,
-        promote: bool = False,
+        cls, case: MergeCase, schema: ElementSchema, policy: Policy = DEFAULT
     ) -> "OrderedState":
-        """Nobody is attached and nothing has happened; the choices are those of `policy`."""
+        """Nobody is attached and nothing has happened."""
         plain = replace(schema, has_seq=False, has_replica=False)
         if case not in CASES:
             message = (
@@ -84,9 +160,8 @@ class OrderedState:
         else:
             group = Bag(plain.payload, keyed=case is MergeCase.R2)
         held = Held.nothing(plain.payload)
-        state = cls(case, plain, Members.none(), np.empty(0, np.int64), group, held)
-        state.stable_lag, state.promotes = stable_lag, promote
-        return state
+        none = np.empty(0, np.int64)
+        return cls(case, plain, policy, Members.none(), none, group, held)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -95,54 +170,30 @@ class OrderedState:
         return {"visits": self.visits, "probes": group.probes, "compares": group.compares}
 
     @property
-    def replicas(self) -> tuple[InputStatus, ...]:
-        """Who is attached, in order, with frontier and whether it is joined."""
-        return self.members.status(self.frontier)
-
-    @property
     def live(self) -> int:
-        """How many inserts are held back; nothing else of an ordered stream may change."""
+        """As many as are pending: nothing else of an ordered stream may change."""
         return len(self.held)
 
     @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        return self.members.alarm(self.frontier)
+    def pending(self) -> int:
+        """How many inserts are held back."""
+        return len(self.held)
 
-    @property
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Times at which the output may be wrong, because a replica had to be promoted."""
-        return tuple(self.members.stretches)
+    def _take(self, arrivals: Sequence[Arrival]) -> StepResult:
+        from anabranch.operators.merge.ordered_kernel import take
 
-    def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> int:
-        """The row of this attachment; a new one starts from nothing (errata L7 and L8)."""
-        row = self.members.row_of_attachment(name, attachment)
-        if row is not None:
-            return row
-        if name in self.members.names:
-            self._remove(name)
-        self.mark += 1
-        self.members.add(name, attachment=attachment, guarantee=guarantee)
+        return take(self, arrivals)
+
+    def _add_column(self) -> None:
         self.last_start = np.append(self.last_start, NEVER_UNITS)
         self.group.attach()
-        if self.promotes:
-            self.members.succeed(self.frontier)
-        return len(self.members) - 1
 
-    def detach(self, name: str) -> None:
-        """Forget what a replica said; what it brought to the output stays."""
-        self._remove(name)
-        if self.promotes:
-            self.members.succeed(self.frontier)
-
-    def _remove(self, name: str) -> None:
-        row = self.members.row_of(name, "detached")
-        self.mark += 1
+    def _drop_column(self, row: int) -> None:
         rows = np.flatnonzero(self.held.replica == row)
         if len(rows):
             reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
             batch = self.held.batch(self.schema, rows)
-            self.owed = (*self.owed, Resolved(name, batch, reasons))
+            self.owed = (*self.owed, Resolved(self.members.names[row], batch, reasons))
             self.blocks.remove(self.held.number[rows], self.mark)
         self.held = self.held.detach(row)
         self.group.detach(row)
@@ -166,7 +217,7 @@ class OrderedState:
 
     def parts(self, *, since: int | None = None) -> Saved:
         """The state in parts: all of them, or those that changed after a mark."""
-        from anabranch.operators.merge.ordered_parts import write_parts
+        from anabranch.operators.merge.ordered_codec import write_parts
 
         return write_parts(self, since)
 
@@ -175,7 +226,7 @@ class OrderedState:
         cls, parts: Mapping[str, bytes], case: MergeCase, schema: ElementSchema
     ) -> "OrderedState":
         """The state that was saved last; StateError if a part is missing or not of it."""
-        from anabranch.operators.merge.ordered_parts import read_parts
+        from anabranch.operators.merge.ordered_codec import read_parts
 
         return read_parts(parts, case, schema)
 
@@ -186,12 +237,12 @@ class OrderedState:
         assert len(set(self.members.names)) == members, f"a name twice: {self!r}"
         # What one that was promoted has waiting comes out with the next step.
         joined = self.members.trusted(self.frontier)
-        reached = self.members.lagging(self.stable_lag)[joined]
+        reached = self.members.lagging(self.policy.stable_lag)[joined]
         assert (reached <= self.frontier).all(), f"runs behind: {self!r}"
         self.group.check()
         assert (len(self.group) > 0) == (self.current > NEVER_UNITS), f"no event: {self!r}"
         if isinstance(self.group, Bag):
-            assert self.group.said.shape[1] == members, f"said by nobody: {self!r}"
+            assert self.group.brought.shape[1] == members, f"brought by nobody: {self!r}"
         self.held.check(members)
         self.blocks.check(self.held.number)
         assert (self.held.number < self.next_held).all(), f"was not numbered: {self!r}"

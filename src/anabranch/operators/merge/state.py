@@ -8,13 +8,10 @@
 * If the policy holds inserts back: which ones (`held`), and whom it asks (`view`).
 * The output's frontier, and how many conflicts there were.
 
-`mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a mark;
-a restored state goes on from the mark that was written with it.
-
 Papers: LMerge IV-D, in2t and IV-E, in3t (Figure 1); the space is O(w(p + s d)) of Table IV.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,11 +22,12 @@ from anabranch.batch.index import HIGH, LOW, NOBODY, START
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import Inputs, InputStatus, Resolved, StepResult
+from anabranch.operators.contract import Arrival, Resolved, StepResult
 from anabranch.operators.merge.agenda import Agenda
 from anabranch.operators.merge.bags import check_bags, ends_of
 from anabranch.operators.merge.govern import View, is_governed
 from anabranch.operators.merge.hold import NUMBER, PER_REPLICA, abandon, holding, resolved_of
+from anabranch.operators.merge.lane import MergeLane
 from anabranch.operators.merge.layout import (
     BAG,
     CONFLICT,
@@ -44,7 +42,6 @@ from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.merge.reconcile import list_unreferenced
 from anabranch.operators.merge.table import Nodes
-from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
 from anabranch.operators.state.final_names import END, FinalNames
@@ -87,11 +84,11 @@ class LiveEvents:
 
 
 @dataclass(eq=False)
-class MergeState:
+class MergeState(MergeLane):
     """The state of one lane; `step` changes it in place."""
 
+    case: MergeCase
     schema: ElementSchema
-    keyed: bool
     policy: Policy
     members: Members
     nodes: Nodes
@@ -120,16 +117,17 @@ class MergeState:
         reports_final: bool = False,
     ) -> "MergeState":
         """Nobody is attached and nothing has happened."""
+        case = MergeCase.R3 if keyed else MergeCase.R4
         plain = replace(schema, has_seq=False, has_replica=False)
         nodes, names = Nodes(plain.payload), FinalNames()
-        return cls(
-            plain, keyed, policy, Members.none(), nodes, names, reports_final=reports_final
-        )
+        state = cls(case, plain, policy, Members.none(), nodes, names)
+        state.reports_final = reports_final
+        return state
 
     @property
-    def case(self) -> MergeCase:
-        """What its replicas need to promise."""
-        return MergeCase.R3 if self.keyed else MergeCase.R4
+    def keyed(self) -> bool:
+        """Whether identities are unique in each replica: R3, else R4."""
+        return self.case is MergeCase.R3
 
     @property
     def is_governed(self) -> bool:
@@ -140,21 +138,6 @@ class MergeState:
     def live(self) -> int:
         """How many identities may still change."""
         return self.nodes.live
-
-    @property
-    def inputs(self) -> tuple[InputStatus, ...]:
-        """Who is attached, in order, with frontier and whether its stables count."""
-        return self.members.status(self.frontier)
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        return self.members.alarm(self.frontier)
-
-    @property
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Times at which the output may be wrong, because a replica had to be promoted."""
-        return tuple(self.members.stretches)
 
     @property
     def work(self) -> Work:
@@ -168,11 +151,10 @@ class MergeState:
         own = self.nodes.nbytes + self.agenda.nbytes + self.final_names.nbytes
         return own + self.held.nbytes
 
-    def step(self, inputs: Inputs) -> StepResult:
-        """Take what arrived, change the state, return the net change."""
-        from anabranch.operators.merge.step import step
+    def _take(self, arrivals: Sequence[Arrival]) -> StepResult:
+        from anabranch.operators.merge.step import take
 
-        return step(self, inputs)
+        return take(self, arrivals)
 
     def events(self) -> LiveEvents:
         """The identities that may still change; costs a look at each."""
@@ -200,45 +182,26 @@ class MergeState:
         order: Ints = ids[np.lexsort((np.where(out == ABSENT, 0, rank), out == ABSENT))]
         return order
 
-    def attach(self, name: str, *, attachment: int = 1, guarantee: int | None = None) -> bool:
-        """Let a replica take part; whether this attachment is new (erratum L8)."""
-        if self.members.row_of_attachment(name, attachment) is not None:
-            return False
-        if name in self.members.names:
-            self._remove(name)
-        self.members.add(name, attachment=attachment, guarantee=guarantee)
+    def _add_column(self) -> None:
         self.nodes.add_column()
         self.agenda.add_replica(self.nodes)
         if self.is_governed:
             more = np.full((len(self.held), PER_REPLICA), NOBODY, np.int64)
             self.held = np.concatenate([self.held, more], axis=1)
             self.highest = np.append(self.highest, NEVER_UNITS)
-        self._succeed()
-        return True
 
-    def guarantee(self, name: str, guarantee: int | None) -> None:
-        """An attached replica has this guarantee from now on; None: it is complete."""
-        self.members.tell(name, guarantee)
-        self._succeed()
-
-    def detach(self, name: str) -> None:
-        """Drop what a replica has; what it brought to the output stays."""
-        self._remove(name)
-        self.final_names.forget(self.members.slowest, self.mark)
-        self._succeed()
-
-    def _succeed(self) -> None:
-        if self.policy.promote:
-            self.members.succeed(self.frontier)
-
-    def _remove(self, name: str) -> None:
-        row = self.members.row_of(name, "detached")
+    def _drop_column(self, row: int) -> None:
         if self.is_governed:
             self._abandon(row)
         self.members.remove(row)
         self.nodes.remove_replica(row)
         self.agenda.remove_replica(row)
         self._drop_unreferenced()
+
+    def remove_replica(self, name: str) -> None:
+        """Drop what a replica has, and names that only it could mention."""
+        super().remove_replica(name)
+        self.final_names.forget(self.members.slowest, self.mark)
 
     def _abandon(self, row: int) -> None:
         """What is held of a replica that leaves is late."""

@@ -1,11 +1,10 @@
 """One step of a merge of case R3 or R4, under any policy, over batches.
 
-A step takes control entries and the elements of any number of replicas, each in its own order,
-and returns the net change of the output: each event at most once, then the stable if the
-frontier moved.  Whatever the cut into steps, the history is that of the element-by-element form
-(`reference.r3`, `reference.r4`).
+A step takes the elements of any number of replicas, each in its own order, and returns the net
+change of the output: each event at most once, then the stable if the frontier moved.  Whatever
+the cut into steps, the history is that of the element-by-element form (`reference.r3`,
+`reference.r4`).  `lane` has let replicas come and go before.
 
-    admit      who takes part from now on
     locate     which event each element is about
     judge      each element against its own replica's promises, in order
     publish    events that nobody had brought before
@@ -33,13 +32,10 @@ from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
-    Attach,
     Bucket,
-    Inputs,
     Reason,
     StepResult,
 )
-from anabranch.operators.merge.admit import require_arrivals
 from anabranch.operators.merge.bag_reconcile import scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
 from anabranch.operators.merge.emit import Output
@@ -100,12 +96,8 @@ from anabranch.operators.state.events import ABSENT, FLAGS
 _NONE: Ints = np.empty(0, np.int64)
 
 
-def step(state: MergeState, inputs: Inputs) -> StepResult:
-    """Take what arrived, change the state, and return what the output has to say."""
-    arrivals = inputs.arrivals
-    require_arrivals(state, arrivals)
-    state.mark += 1
-    _admit(state, inputs)
+def take(state: MergeState, arrivals: Sequence[Arrival]) -> StepResult:
+    """Take what arrived, change the state, and return the net change of the output."""
     work = _begin(state, arrivals)
     _judge(state, work)
     held = _hold(state, work) if state.is_governed else None
@@ -121,20 +113,6 @@ def step(state: MergeState, inputs: Inputs) -> StepResult:
     result = result_of(state, arrivals, work, resolved)
     settle(state, work)
     return result
-
-
-def _admit(state: MergeState, inputs: Inputs) -> None:
-    """Let replicas come and go: control entries in their order, then those that are new."""
-    for entry in inputs.control:
-        if not isinstance(entry, Attach):
-            state.detach(entry.input)
-            continue
-        number, guarantee = entry.attachment, entry.guarantee
-        if not state.attach(entry.input, attachment=number, guarantee=guarantee):
-            state.guarantee(entry.input, guarantee)
-    for arrival in inputs.arrivals:
-        number, guarantee = arrival.attachment, arrival.guarantee
-        state.attach(arrival.input, attachment=number, guarantee=guarantee)
 
 
 def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:

@@ -24,7 +24,7 @@ from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Route
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.route import Routing
