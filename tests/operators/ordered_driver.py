@@ -22,10 +22,7 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 from anabranch.operators.merge.policy import Policy
-from anabranch.operators.reference.ordered import OrderedMerge
-from anabranch.operators.reference.r0 import MergeR0
-from anabranch.operators.reference.r1 import MergeR1
-from anabranch.operators.reference.r2 import MergeR2
+from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2, OrderedMerge
 from anabranch.testing.strategies import histories, quarrels
 
 REFERENCES: dict[MergeCase, type[OrderedMerge]] = {

@@ -29,9 +29,7 @@ from anabranch.operators.merge.choose import (
     detections,
     explain_choice,
 )
-from anabranch.operators.reference.r0 import MergeR0
-from anabranch.operators.reference.r1 import MergeR1
-from anabranch.operators.reference.r2 import MergeR2
+from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2
 from anabranch.operators.reference.r3 import MergeR3
 
 R0 = StreamProperties(insert_only=True, strictly_increasing=True)

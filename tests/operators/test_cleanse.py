@@ -29,7 +29,7 @@ from anabranch.model.properties import (
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import CleanseState, after_cleanse, release_order
 from anabranch.operators.reference.cleanse import Cleanse, payload_order
-from anabranch.operators.reference.r1 import MergeR1
+from anabranch.operators.reference.ordered import MergeR1
 from anabranch.operators.reference.r4 import MergeR4
 from anabranch.testing.cases import load_cases
 from anabranch.testing.strategies import interleavings, presentations, replicas

@@ -100,7 +100,7 @@ def test_kernel_says_what_the_reference_says_whatever_comes(data):
 
 def agree_on_members(kernel, reference):
     stretches = [(time_of(a), time_of(b), c) for a, b, c in kernel.state.stretches]
-    assert stretches == reference.merge.stretches
+    assert stretches == list(reference.merge.stretches)
     theirs, ours = reference.merge.alarm, kernel.state.alarm
     assert (ours is None) == (theirs is None)
     if theirs is not None:

@@ -81,7 +81,7 @@ def test_the_references_of_r3_and_r4_agree_while_identities_are_unique(data):
     choices = {"stable_lag": data.draw(LAGS), "promote": True}
     policy = Policy(shrink_only=data.draw(st.booleans()), **choices)
     keyed, bags = Reference(), ReferenceR4(policy.shrink_only, **choices)
-    keyed.merge.policy = keyed.merge._output.policy = policy
+    keyed.merge.policy = policy
     numbers = {}
     for number in range(3):
         change_members(data, (keyed, bags), numbers, f"r{number}")

@@ -31,9 +31,7 @@ from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.finalize import Finalize
 from anabranch.operators.reference.normalise import Normalise
-from anabranch.operators.reference.r0 import MergeR0
-from anabranch.operators.reference.r1 import MergeR1
-from anabranch.operators.reference.r2 import MergeR2
+from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.reference.r4 import MergeR4
 from anabranch.operators.reference.union import Union

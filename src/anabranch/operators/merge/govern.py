@@ -10,7 +10,7 @@ elements, so that the last adjust of a step is the last that `always` shows.
 
 What a stable forces has been done before (`reconcile`): a policy only decides what nothing
 forces yet.  The reference, which asks after every element, is `reference.r3_view` and
-`reference.r3_output.Output.follow`; with steps of one element the two agree.
+`reference.r3_output.Output._follow`; with steps of one element the two agree.
 
 Papers: LMerge V-A, locations 1 and 2; errata D8, L14.
 """

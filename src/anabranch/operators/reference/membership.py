@@ -1,11 +1,11 @@
-"""Who takes part in the reference merge: attachments, guarantees, who leads, who is missing.
+"""What the references of all merge cases share: who takes part, who leads, what is refused.
 
 A replica that attaches with a guarantee t is right about every event with `end >= t`; it is
 joining until the output's frontier reaches t, then joined.  Only joined replicas lead.  Each
-attachment is new, also that of a known name: nothing that an older one said counts (L8).
+attachment is new, also that of a known name: nothing that an older one brought counts (L8).
 
 If replicas are attached and none of them is joined, nothing can progress: that is an `Alarm`.
-Where the policy says so, and somebody was joined before, the joining replica with the smallest
+Where the policy allows it, and somebody was joined before, the joining replica with the smallest
 guarantee is promoted: joined early, though it need not know what ends before its guarantee.
 Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong (D5); at
 all others the output is right.
@@ -13,12 +13,15 @@ all others the output is right.
 Papers: LMerge V-B, with errata L8, L9 and D5.
 """
 
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from anabranch.errors import UsageError
+from anabranch.model.element import Adjust, Identity, Insert
 from anabranch.model.time import FOREVER, NEVER, Time
+from anabranch.operators.contract import Reason
 
 Attachment: TypeAlias = tuple[str, int]
 """A replica's name and the number of this attachment of it (erratum L8)."""
@@ -29,7 +32,8 @@ class Replica:
     """One attachment, as we know it.  While it joins, `frontier` is its pending stable.
 
     `highest_start` is that of its inserts.  `promoted_from` is the guarantee of one that was
-    promoted: it need not know what ends before that.
+    promoted: it need not know what ends before that.  For R0 to R2: `brought` is what it has of
+    the current start, `held` are the inserts that wait while it joins.
     """
 
     key: Attachment
@@ -38,6 +42,13 @@ class Replica:
     last_seq: int | None = None
     highest_start: Time = NEVER
     promoted_from: Time = NEVER
+    brought: Counter[Hashable] = field(default_factory=Counter)
+    held: deque[Insert] = field(default_factory=deque)
+
+    @property
+    def name(self) -> str:
+        """The replica's."""
+        return self.key[0]
 
     def is_joined(self, frontier: Time) -> bool:
         """Whether its stables count (erratum L9: from frontier >= guarantee on)."""
@@ -47,6 +58,23 @@ class Replica:
     def complete_from(self) -> Time:
         """It may omit, or have wrongly, what ends before this; NEVER if it is complete."""
         return self.promoted_from if self.guarantee is None else self.guarantee
+
+    def consumes(self, seq: int | None) -> bool:
+        """Whether an element with this seq is new; it is consumed from now on."""
+        if seq is None:
+            return True
+        is_new = self.last_seq is None or seq > self.last_seq
+        self.last_seq = seq if is_new else self.last_seq
+        return is_new
+
+    def refuses(self, e: Insert | Adjust) -> Reason | None:
+        """Why an element cannot change anything, whatever events there are; None: it can."""
+        old_end = e.start if isinstance(e, Insert) else e.old_end
+        if e.end < e.start:
+            return Reason.BACKWARDS
+        if e.end == old_end:
+            return Reason.NO_CHANGE
+        return Reason.BEHIND_STABLE if min(old_end, e.end) < self.frontier else None
 
 
 class Alarm(NamedTuple):
@@ -96,7 +124,7 @@ class Membership:
         self.replicas[name] = Replica((name, attachment), guarantee)
 
     def expel(self, name: str) -> None:
-        """Remember that this replica may not speak until it attaches again."""
+        """Remember that no element of this replica counts until it attaches again."""
         self.expelled[name] = self.replicas[name].key[1]
 
     def joined(self, frontier: Time) -> list[Replica]:
@@ -114,19 +142,71 @@ class Membership:
         first = min(self.replicas.values(), key=_guarantee)
         return Alarm(frontier, first.key[0], _guarantee(first))
 
-    def promote(self, frontier: Time) -> None:
-        """Let the replica with the smallest guarantee be joined, if nobody else is left."""
+    def succeed(self, frontier: Time) -> None:
+        """Promote the replica with the smallest guarantee, if nobody else is left."""
         self.had_joined = self.had_joined or bool(self.joined(frontier))
         alarm = self.alarm(frontier)
         if alarm is not None and self.had_joined:
-            promoted = self.replicas[alarm.replica]
-            promoted.guarantee, promoted.promoted_from = None, alarm.guarantee
-            self.stretches.append(Stretch(frontier, alarm.guarantee, alarm.replica))
+            self.promote(alarm.replica, frontier)
+
+    def promote(self, name: str, frontier: Time) -> None:
+        """Let a replica be joined early; one that is joined already stays as it is."""
+        promoted = self.replicas[name]
+        if promoted.guarantee is not None and promoted.guarantee > frontier:
+            self.stretches.append(Stretch(frontier, promoted.guarantee, name))
+            promoted.promoted_from, promoted.guarantee = promoted.guarantee, None
 
     @property
     def slowest(self) -> Time:
         """The smallest frontier; nobody is never slow."""
         return min((one.frontier for one in self.replicas.values()), default=FOREVER)
+
+
+class ReferenceMerge:
+    """The state that every reference has.
+
+    `settled` are the identities that are final and that a replica may still mention, with their
+    last end.  `missing` has (replica, identity) for each identity of the output that a deciding
+    replica never mentioned, when it became half frozen or was frozen.
+    """
+
+    def __init__(self) -> None:
+        self.members = Membership()
+        self.frontier: Time = NEVER
+        self.settled: dict[Identity, Time] = {}
+        self.conflicts = 0
+        self.missing: list[tuple[str, Identity]] = []
+
+    @property
+    def replicas(self) -> dict[str, Replica]:
+        """The attached replicas, in the order of attaching."""
+        return self.members.replicas
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Set while replicas are attached and none of them can move the output (D5)."""
+        return self.members.alarm(self.frontier)
+
+    @property
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Times at which the output may be wrong, because a replica had to be promoted."""
+        return tuple(self.members.stretches)
+
+    def is_joined(self, replica: str) -> bool:
+        """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
+        return self.replicas[replica].is_joined(self.frontier)
+
+    def _too_late(self, identity: Identity) -> Reason:
+        return Reason.SETTLED if identity in self.settled else Reason.LATE
+
+    def _forget_settled(self) -> None:
+        """Drop what no attached replica may still mention, if it keeps its promises."""
+        slowest = self.members.slowest
+        self.settled = {
+            identity: end
+            for identity, end in self.settled.items()
+            if end >= slowest and slowest != FOREVER
+        }
 
 
 def first_of(

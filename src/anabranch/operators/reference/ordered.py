@@ -1,8 +1,8 @@
-"""What the merges R0, R1 and R2 have in common, one element at a time: members and promises.
+"""Merge for the cases R0, R1 and R2, one element at a time: what the kernel is raced against.
 
 For replicas that only insert, in the order of their starts.  The output is ordered too: it has
 a *current start*, the greatest start on it, and nothing is inserted behind that.  Each case has
-its own rule for what is at the current start (`r0`, `r1`, `r2`); all else is here.
+its own rule for what is at the current start (`_take`); all else is common.
 
 * What breaks a promise of its own replica is a violation and changes nothing: an adjust, an
   insert behind the replica's own stable, or one that starts before an earlier one.
@@ -24,113 +24,61 @@ Papers: LMerge IV-A to IV-C, V-B, V-C (MaxStable is `frontier`, MaxVs is `curren
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter, deque
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
-from operator import itemgetter
+from typing import Any
 
-from anabranch.errors import UsageError
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import Outcome, Reason, Released
-from anabranch.operators.reference.membership import Alarm, Stretch
+from anabranch.operators.reference.membership import ReferenceMerge, Replica
 
 
-@dataclass(slots=True)
-class Source:
-    """One attachment of a replica; all that it said goes when it is detached (erratum L7).
+class OrderedMerge(ReferenceMerge, ABC):
+    """The state of the reference merge; `push` is the only step.
 
-    While it joins, `frontier` is the stable that waits, and `held` the inserts that do.  `said`
-    is what it has brought of the current start.
+    `emitted` is what the output has of the current start.
     """
-
-    name: str
-    attachment: int
-    guarantee: Time | None
-    frontier: Time = NEVER
-    last_start: Time = NEVER
-    last_seq: int | None = None
-    said: Counter[Hashable] = field(default_factory=Counter)
-    held: deque[Insert] = field(default_factory=deque)
-
-
-class OrderedMerge(ABC):
-    """The state of the reference merge; `push` is the only step."""
 
     starts_increase = False
     """Whether two inserts of one replica with one start are a violation."""
 
     def __init__(self, *, stable_lag: int = 0, promote: bool = False) -> None:
+        super().__init__()
         self.stable_lag = stable_lag
         self.promotes = promote
-        self.stretches: list[Stretch] = []
-        self.had_joined = False
-        self.frontier: Time = NEVER
         self.current: Time = NEVER
-        self.replicas: dict[str, Source] = {}
-        self.conflicts = 0
+        self.emitted: dict[Hashable, Any] = {}
         self.released: list[Released] = []
 
     @abstractmethod
-    def _take(self, e: Insert, source: Source) -> Reason:
-        """The case's own rule; FIRST says that the insert goes to the output."""
+    def _take(self, e: Insert, source: Replica) -> Reason:
+        """The case's own rule for an insert at the current start; FIRST: it is emitted."""
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
     ) -> None:
         """Let a replica take part, or replace its old attachment by a new one."""
-        known = self.replicas.get(replica)
-        if known is not None and attachment <= known.attachment:
-            message = (
-                f"merge: replica '{replica}' attaches with number {attachment}, but number "
-                f"{known.attachment} was attached before; give each attachment a greater number"
-            )
-            raise UsageError(message)
-        self._forget(replica)
-        self.replicas[replica] = Source(replica, attachment, guarantee)
-        self._succeed()
+        left = self.replicas.get(replica)
+        self.members.attach(replica, guarantee=guarantee, attachment=attachment)
+        self._regroup(left)
 
     def detach(self, replica: str) -> None:
-        """Forget what this replica said; what it brought to the output stays."""
-        self._forget(replica)
-        self._succeed()
-
-    def _forget(self, replica: str) -> None:
-        left = self.replicas.pop(replica, None)
-        if left is not None:
-            self.released += [Released(replica, e, Reason.ABANDONED) for e in left.held]
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        if not self.replicas or any(map(self.is_joined, self.replicas.values())):
-            return None
-        waiting = [(one.guarantee, one.name) for one in self.replicas.values()]
-        guarantee, name = min(
-            ((time, name) for time, name in waiting if time is not None), key=itemgetter(0)
-        )
-        return Alarm(self.frontier, name, guarantee)
-
-    def _succeed(self) -> None:
-        """By policy, promote the replica with the smallest guarantee if nobody else is left."""
-        if self.promotes and self.alarm is not None and self.had_joined:
-            self.promote(self.alarm.replica)
-        joined = any(map(self.is_joined, self.replicas.values()))
-        self.had_joined = self.had_joined or joined
+        """Forget what this replica brought; what of it is on the output stays."""
+        self._regroup(self.replicas.pop(replica, None))
 
     def promote(self, replica: str) -> None:
         """Believe a joining replica from now on; what is before its guarantee may be missing.
 
         What it has waiting comes out with the next element of any replica.
         """
-        source = self.replicas[replica]
-        if source.guarantee is not None and source.guarantee > self.frontier:
-            self.stretches.append(Stretch(self.frontier, source.guarantee, replica))
-            source.guarantee = None
+        self.members.promote(replica, self.frontier)
 
-    def is_joined(self, source: Source) -> bool:
-        """Whether this replica is believed (erratum L9: from frontier >= guarantee on)."""
-        return source.guarantee is None or source.guarantee <= self.frontier
+    def _regroup(self, left: Replica | None) -> None:
+        """After replicas came or left."""
+        if left is not None:
+            self.released += [Released(left.name, e, Reason.ABANDONED) for e in left.held]
+        if self.promotes:
+            self.members.succeed(self.frontier)
 
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
@@ -144,37 +92,33 @@ class OrderedMerge(ABC):
         resolved, self.released = tuple(self.released), []
         return Outcome(reason, tuple(output), resolved)
 
-    def _judge(self, element: Element, source: Source, seq: int | None) -> Reason:
-        if seq is not None:
-            if source.last_seq is not None and seq <= source.last_seq:
-                return Reason.REDELIVERY
-            source.last_seq = seq
+    def _judge(self, element: Element, source: Replica, seq: int | None) -> Reason:
+        if not source.consumes(seq):
+            return Reason.REDELIVERY
         if isinstance(element, Insert):
             return self._insert(element, source)
         if isinstance(element, Adjust):
             return Reason.NOT_INSERT_ONLY
         return self._stable(element, source)
 
-    def _insert(self, e: Insert, source: Source) -> Reason:
-        if e.end <= e.start:
-            return Reason.BACKWARDS if e.end < e.start else Reason.NO_CHANGE
-        if e.start < source.frontier:
-            return Reason.BEHIND_STABLE
-        if e.start < source.last_start:
+    def _insert(self, e: Insert, source: Replica) -> Reason:
+        if refused := source.refuses(e):
+            return refused
+        if e.start < source.highest_start:
             return Reason.OUT_OF_ORDER
-        if e.start == source.last_start and self.starts_increase:
+        if e.start == source.highest_start and self.starts_increase:
             return Reason.SAME_START
-        source.last_start = e.start
-        if self.is_joined(source) or e.start < max(self.frontier, self.current):
+        source.highest_start = e.start
+        if source.is_joined(self.frontier) or e.start < max(self.frontier, self.current):
             return self._decide(e, source)
         source.held.append(e)
         return Reason.HELD
 
-    def _stable(self, e: Stable, source: Source) -> Reason:
+    def _stable(self, e: Stable, source: Replica) -> Reason:
         if e.time <= source.frontier:
             return Reason.FOLLOWS
         source.frontier = e.time
-        if not self.is_joined(source):
+        if not source.is_joined(self.frontier):
             return Reason.JOINING
         return Reason.LEADS if e.time - self.stable_lag > self.frontier else Reason.FOLLOWS
 
@@ -186,16 +130,16 @@ class OrderedMerge(ABC):
         output: list[Element] = []
         while True:
             for source in self.replicas.values():
-                until = FOREVER if self.is_joined(source) else self.frontier
+                until = FOREVER if source.is_joined(self.frontier) else self.frontier
                 output.extend(self._release(source, until))
-            joined = (s.frontier for s in self.replicas.values() if self.is_joined(s))
-            time = max(joined, default=NEVER) - self.stable_lag
+            joined = self.members.joined(self.frontier)
+            time = max((one.frontier for one in joined), default=NEVER) - self.stable_lag
             if time <= self.frontier:
                 return output
             self.frontier = time
             output.append(Stable(time))
 
-    def _release(self, source: Source, until: Time) -> Iterator[Element]:
+    def _release(self, source: Replica, until: Time) -> Iterator[Element]:
         while source.held and source.held[0].start < until:
             e = source.held.popleft()
             reason = self._decide(e, source)
@@ -203,13 +147,131 @@ class OrderedMerge(ABC):
             if reason is Reason.FIRST:
                 yield e
 
-    def _open(self, start: Time) -> None:
-        """A new current start, of which nobody has said anything."""
-        self.current = start
-        for source in self.replicas.values():
-            source.said.clear()
-
-    def _decide(self, e: Insert, source: Source) -> Reason:
+    def _decide(self, e: Insert, source: Replica) -> Reason:
+        if e.start < self.current:
+            return Reason.PASSED
+        if e.start > self.current:
+            if e.start < self.frontier:
+                return Reason.LATE
+            self._open(e.start)
         reason = self._take(e, source)
         self.conflicts += reason is Reason.OTHER_EVENT
         return reason
+
+    def _open(self, start: Time) -> None:
+        """A new current start, of which nobody has brought anything."""
+        self.current = start
+        self.emitted.clear()
+        for source in self.replicas.values():
+            source.brought.clear()
+
+
+class MergeR0(OrderedMerge):
+    """Case R0: replicas with starts that increase, so a start names at most one event.
+
+    What is remembered is the last event of the output and nothing else.  The paper's rule is
+    `start > current`.  Added: an insert behind the output's own frontier is dropped (erratum
+    L5; it needs a gap), and a copy of the last event is distinguished from another event with
+    the same start, which means that the replicas do not agree.
+
+    Detected: adjusts, starts of one replica that do not increase, inserts behind its own
+    stable, another event at the current start.  Not detected: gaps, and disagreement behind the
+    current start.
+
+    Papers: LMerge IV-A, Algorithm R0 (MaxVs is `current`).
+
+    >>> merge = MergeR0()
+    >>> merge.push("east", Insert("a", 3, 9)).output
+    (Insert(payload='a', start=3, end=9),)
+    >>> merge.push("west", Insert("a", 3, 9)).reason
+    <Reason.KNOWN: (2, <Bucket.ABSORBED: 1>, 'the output has this event already')>
+    >>> merge.push("west", Stable(8)).output
+    (Stable(time=8),)
+    """
+
+    starts_increase = True
+
+    def _take(self, e: Insert, source: Replica) -> Reason:  # noqa: ARG002 - R0 asks nobody
+        if self.emitted:
+            return Reason.KNOWN if e.event in self.emitted else Reason.OTHER_EVENT
+        self.emitted[e.event] = 1
+        return Reason.FIRST
+
+
+class MergeR1(OrderedMerge):
+    """Case R1: replicas with starts that never decrease.
+
+    Of the current start it keeps how often each event is on the output, and how often each
+    replica brought it:
+
+        an insert is emitted when its replica has the event more often than the output.
+
+    The paper compares positions instead (the k-th insert of a start is taken to be the same in
+    all replicas), which doubles and loses events if a replica has a gap among equal starts
+    (erratum L6), leaves (L7) or joins (L9).  By counting events it needs no order among equal
+    starts: this is also R2 without keys, the relaxation that the paper leaves out.  What was
+    emitted is counted apart from what replicas brought, and a replica begins with nothing at
+    every attachment (L7).
+
+    Detected: adjusts, starts of one replica that decrease, inserts behind its own stable.  Not
+    detected: gaps, and replicas that disagree.  A replica that leaves out one of two equal
+    events and brings the other is taken to have brought the first.
+
+    Papers: LMerge IV-B, Algorithm R1 (SameVsCount is `brought` and `emitted`).
+
+    >>> merge = MergeR1()
+    >>> for replica, payload in [("east", "b"), ("west", "a"), ("west", "b"), ("west", "b")]:
+    ...     print(merge.push(replica, Insert(payload, 1, 2)).output)
+    (Insert(payload='b', start=1, end=2),)
+    (Insert(payload='a', start=1, end=2),)
+    ()
+    (Insert(payload='b', start=1, end=2),)
+    """
+
+    def _take(self, e: Insert, source: Replica) -> Reason:
+        emitted = self.emitted.get(e.event, 0)
+        is_new = source.brought[e.event] >= emitted
+        if is_new and e.start < self.frontier:
+            return Reason.LATE
+        source.brought[e.event] += 1
+        self.emitted[e.event] = emitted + is_new
+        return Reason.FIRST if is_new else Reason.KNOWN
+
+
+class MergeR2(OrderedMerge):
+    """Case R2: starts never decrease, and (start, payload) names at most one event.
+
+    The order among equal starts is free.  Of the current start it keeps the payloads on the
+    output with their ends, and which of them each replica brought.
+
+    The paper's rule is `payload not in hash`.  Added: an insert behind the output's own
+    frontier is dropped (erratum L5), and a payload that the output has with another end is
+    `late`: the output keeps its promise that identities are unique, and without adjusts it
+    cannot follow.
+
+    Detected: adjusts, starts of one replica that decrease, inserts behind its own stable, and,
+    at the current start, a second insert of an event by one replica and ends that disagree.
+    Not detected: gaps, and all this behind the current start.
+
+    Papers: LMerge IV-C, Algorithm R2 (hash is `emitted`).
+
+    >>> merge = MergeR2()
+    >>> for replica, payload in [("east", "b"), ("west", "a"), ("west", "b"), ("west", "b")]:
+    ...     print(merge.push(replica, Insert(payload, 1, 2)).reason.name)
+    FIRST
+    FIRST
+    KNOWN
+    SECOND_INSERT
+    """
+
+    def _take(self, e: Insert, source: Replica) -> Reason:
+        if source.brought[e.payload]:
+            return Reason.SECOND_INSERT
+        is_new = e.payload not in self.emitted
+        if is_new and e.start < self.frontier:
+            return Reason.LATE
+        source.brought[e.payload] += 1
+        if is_new:
+            self.emitted[e.payload] = e.end
+            return Reason.FIRST
+        return Reason.KNOWN if e.end == self.emitted[e.payload] else Reason.OTHER_EVENT

@@ -10,15 +10,15 @@ freeze a wrong one:
     the stable is made to agree with it on the output, if that could not be done later.
 
 That is the default; a `Policy` may hold events back, follow ends earlier, stay behind the
-leader, or never lengthen (`policy`, `r3_view`).  Whatever it says, the above is what is owed
+leader, or never lengthen (`policy`, `r3_view`).  Whatever it is, the above is what is owed
 before the frontier moves.  Replicas attach and detach at any time (`membership`).
 
 Errata applied: L3 (the output's entry changes only when an adjust is sent), L4 (what is half
 frozen on the output stays, and is never cut below its frontier), L8 (entries belong to an
 attachment, and leave with it), L9 (a joining replica's stables wait until the output reaches
 its guarantee), L14 (shrink_only), L15 (stable(FOREVER) frees everything).  A removal leaves a
-tombstone (an entry whose end is its start, as in the paper), which tells "the deciding replica
-removed it" from "the deciding replica never had it": the second is a gap, named in `missing`.
+tombstone (an entry whose end is its start, as in the paper): a decider that removed an event
+differs from one that never had it, which is a gap, named in `missing`.
 
 Papers: LMerge IV-D, Algorithm R3 (MaxStable is `frontier`, in2t is `nodes`); V-A, V-B, V-C.
 
@@ -41,10 +41,9 @@ from anabranch.model.notation import show_element
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
 from anabranch.operators.merge.policy import DEFAULT, Adjusts, Policy, Violations
-from anabranch.operators.reference.membership import Alarm, Membership, Replica, Stretch
+from anabranch.operators.reference.membership import Replica
 from anabranch.operators.reference.r3_output import Output
 from anabranch.operators.reference.r3_view import Node, View, bringer, look
-from anabranch.operators.reference.tally import Tally
 
 
 class Change(NamedTuple):
@@ -54,47 +53,13 @@ class Change(NamedTuple):
     resolved: tuple[Released, ...]
 
 
-class MergeR3:
-    """The state of the reference merge: replicas attach and detach, and push elements.
-
-    `missing` has (replica, identity) for each event that a deciding replica never mentioned,
-    when it became half frozen or was frozen.
-    """
+class MergeR3(Output):
+    """The state of the reference merge: replicas attach and detach, and push elements."""
 
     def __init__(self, *, policy: Policy = DEFAULT) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self.nodes: dict[Identity, Node] = {}
-        self.settled: dict[Identity, Time] = {}
-        self.members = Membership()
-        self.conflicts = 0
-        self.missing: list[tuple[str, Identity]] = []
-        self._output = Output(policy)
         self._view = View()
-
-    @property
-    def frontier(self) -> Time:
-        """The output's."""
-        return self._output.frontier
-
-    @property
-    def account(self) -> Tally:
-        """Counts of what came, went and was decided since the beginning."""
-        return self._output.account
-
-    @property
-    def replicas(self) -> dict[str, Replica]:
-        """The attached replicas, in the order of attaching."""
-        return self.members.replicas
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        return self.members.alarm(self.frontier)
-
-    @property
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Times at which the output may be wrong, because a replica had to be promoted."""
-        return tuple(self.members.stretches)
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
@@ -104,19 +69,15 @@ class MergeR3:
         self.members.attach(replica, guarantee=guarantee, attachment=attachment)
         self._forget(left)
         self._regroup()
-        return Change(*self._output.flush())
+        return Change(*self._flush())
 
     def detach(self, replica: str) -> Change:
-        """Forget what this replica said; what it brought to the output stays."""
+        """Drop what this replica has; what it brought to the output stays."""
         left = self.replicas.pop(replica, None)
         if left is not None:
             self._forget(left)
             self._regroup()
-        return Change(*self._output.flush())
-
-    def is_joined(self, replica: str) -> bool:
-        """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
-        return self.replicas[replica].is_joined(self.frontier)
+        return Change(*self._flush())
 
     def check(self) -> None:
         """Verify what must hold between any two calls."""
@@ -134,11 +95,11 @@ class MergeR3:
 
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
-        reason = self._hear(replica, element, seq)
+        reason = self._take_next(replica, element, seq)
         self.account.take(replica, element, reason)
-        return Outcome(reason, *self._output.flush())
+        return Outcome(reason, *self._flush())
 
-    def _hear(self, replica: str, element: Element, seq: int | None) -> Reason:
+    def _take_next(self, replica: str, element: Element, seq: int | None) -> Reason:
         if replica in self.members.expelled:
             return Reason.EXPELLED
         if replica not in self.replicas:
@@ -146,10 +107,8 @@ class MergeR3:
             self._regroup()
         source = self.replicas[replica]
         last_seq = source.last_seq
-        if seq is not None:
-            if last_seq is not None and seq <= last_seq:
-                return Reason.REDELIVERY
-            source.last_seq = seq
+        if not source.consumes(seq):
+            return Reason.REDELIVERY
         reason = self._take(element, source)
         if reason.bucket is Bucket.VIOLATION:
             if self.policy.violations is Violations.RAISE:
@@ -169,10 +128,8 @@ class MergeR3:
         return self._stable(element, source)
 
     def _insert(self, e: Insert, source: Replica) -> Reason:
-        if e.end <= e.start:
-            return Reason.BACKWARDS if e.end < e.start else Reason.NO_CHANGE
-        if e.start < source.frontier:
-            return Reason.BEHIND_STABLE
+        if refused := source.refuses(e):
+            return refused
         identity = Identity(e.start, e.payload)
         node = self.nodes.get(identity)
         if node is not None and node.ends.get(source.key, e.start) > e.start:
@@ -189,15 +146,11 @@ class MergeR3:
             return Reason.KNOWN
         node.held[source.key] = e
         self._look(identity, source)
-        return Reason.HELD if source.key in node.held else self._output.recall(e)
+        return Reason.HELD if source.key in node.held else self._recall(e)
 
     def _adjust(self, e: Adjust, source: Replica) -> Reason:
-        if e.end < e.start:
-            return Reason.BACKWARDS
-        if e.end == e.old_end:
-            return Reason.NO_CHANGE
-        if min(e.old_end, e.end) < source.frontier:
-            return Reason.BEHIND_STABLE
+        if refused := source.refuses(e):
+            return refused
         identity = Identity(e.start, e.payload)
         node = self.nodes.get(identity)
         if node is None and e.start < self.frontier:
@@ -209,7 +162,7 @@ class MergeR3:
     def _note(self, e: Adjust, source: Replica, node: Node) -> Reason:
         node.ends[source.key] = e.end
         if e.is_removal:
-            self._output.release(node, source.key, Reason.SUPERSEDED)
+            self._release(node, source.key, Reason.SUPERSEDED)
         before, held = node.output_end, bool(node.held)
         self._look(Identity(e.start, e.payload), source, e)
         if before is not None:
@@ -218,9 +171,6 @@ class MergeR3:
         if e.is_removal:
             return Reason.SUPERSEDED
         return Reason.NOTED if node.output_end is None or held else Reason.FIRST
-
-    def _too_late(self, identity: Identity) -> Reason:
-        return Reason.SETTLED if identity in self.settled else Reason.LATE
 
     def _stable(self, e: Stable, source: Replica) -> Reason:
         if e.time <= source.frontier:
@@ -242,28 +192,28 @@ class MergeR3:
             if time <= self.frontier:
                 break
             self._reconcile(leader, time)
-            self._output.advance(time, leader.key)
+            self._move_to(time, leader.key)
         self._forget_settled()
         return self.frontier > before
 
     def _reconcile(self, leader: Replica, time: Time) -> None:
-        """Say what is owed before the output's frontier moves to `time`."""
+        """Emit what is owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
-            said = node.ends.get(leader.key)
-            if said is None and self._is_gap(identity.start, node, leader, time):
-                self.missing.append((leader.key[0], identity))
+            theirs = node.ends.get(leader.key)
+            if theirs is None and self._is_gap(identity.start, node, leader, time):
+                self.missing.append((leader.name, identity))
             end = self._agreed_end(identity.start, node, leader, time)
             if node.output_end is None and end > identity.start:
-                self._output.show(identity, node, end, credit=leader.key)
+                self._show(identity, node, end, credit=leader.key)
             else:
-                self._output.change(identity, node, end)
+                self._change(identity, node, end)
             if end < time or time == FOREVER:
-                told = said is not None
+                is_removed = theirs is not None
                 for key in list(node.held):
-                    reason = Reason.SUPERSEDED if told else Reason.MISSED
-                    self._output.release(node, key, reason)
+                    reason = Reason.SUPERSEDED if is_removed else Reason.MISSED
+                    self._release(node, key, reason)
                 del self.nodes[identity]
-                if end > identity.start or told:
+                if end > identity.start or is_removed:
                     self.settled[identity] = end
 
     def _agreed_end(self, start: Time, node: Node, leader: Replica, time: Time) -> Time:
@@ -277,14 +227,14 @@ class MergeR3:
         if theirs is not None and theirs > start:
             end = max(theirs, self.frontier)
             self._note_conflict(node, real=end > theirs)
-            if self.policy.shrink_only and self._output.may_remove(start):
+            if self.policy.shrink_only and self._may_remove(start):
                 return end
             return shown if min(end, shown) >= time else end
         is_unsure = max(start, self.frontier) < leader.complete_from
-        if is_unsure and (theirs is None or not self._output.may_remove(start)):
+        if is_unsure and (theirs is None or not self._may_remove(start)):
             # It need not know what ends before its guarantee, and denies what ends later.
             return min(shown, leader.complete_from)
-        if self._output.may_remove(start):
+        if self._may_remove(start):
             return start
         self._note_conflict(node, real=True)
         return shown
@@ -309,7 +259,7 @@ class MergeR3:
         source: Replica | None = None,
         e: Adjust | None = None,
     ) -> None:
-        """Let the policy see what a replica said of an event; if its view changed, of all."""
+        """Ask the policy about an event that is mentioned; if its view changed, about all."""
         view = look(
             self.policy, self.members, self.nodes, frontier=self.frontier, before=self._view
         )
@@ -324,50 +274,41 @@ class MergeR3:
     def _look_at(
         self, identity: Identity, node: Node, source: Replica | None, e: Adjust | None
     ) -> None:
-        speaker, view = None if source is None else source.key, self._view
+        mentioning, view = None if source is None else source.key, self._view
         if node.output_end is None:
             order = [one.key for one in self.replicas.values()]
             start = identity.start
-            found = bringer(self.policy, view, start, node, order=order, speaker=speaker)
+            found = bringer(self.policy, view, start, node, order=order, by=mentioning)
             if found is not None:
-                credit = speaker if speaker in node.held else found.attachment
-                self._output.show(identity, node, found.end, credit=credit)
+                credit = mentioning if mentioning in node.held else found.attachment
+                self._show(identity, node, found.end, credit=credit)
         elif view.followed is not None:
             followed = self.replicas[view.followed[0]]
             end = node.ends.get(followed.key, node.output_end)
-            self._output.follow(identity, node, end, followed, e)
+            self._follow(identity, node, end, followed, e)
         elif (
             self.policy.adjusts is Adjusts.ALWAYS
             and (source is not None and e is not None)
             and may_adjust(e.old_end, e.end, frontier=self.frontier)
         ):
-            self._output.follow(identity, node, e.end, source, e)
+            self._follow(identity, node, e.end, source, e)
 
     def _regroup(self) -> None:
         """After replicas came or left: who leads now, and what follows from that."""
         if self.policy.promote:
-            self.members.promote(self.frontier)
+            self.members.succeed(self.frontier)
         self._advance()
         self._look()
 
     def _forget(self, left: Replica | None) -> None:
-        """Drop what an attachment said, and events that nobody else speaks of."""
+        """Drop what an attachment has, and events that no other one mentions."""
         if left is None:
             return
         for identity, node in list(self.nodes.items()):
-            self._output.release(node, left.key, Reason.ABANDONED)
+            self._release(node, left.key, Reason.ABANDONED)
             node.ends.pop(left.key, None)
             if node.output_end is None and not node.ends:
                 del self.nodes[identity]
-
-    def _forget_settled(self) -> None:
-        """Drop what no attached replica may still mention, if it keeps its promises."""
-        slowest = self.members.slowest
-        self.settled = {
-            identity: end
-            for identity, end in self.settled.items()
-            if end >= slowest and slowest != FOREVER
-        }
 
 
 def accuse(replica: str, element: Element, reason: Reason) -> str:

@@ -1,7 +1,7 @@
 """How a policy looks at one event: who may bring it to the output, and with which end.
 
 A `View` is all that these answers need beside the event itself.  While it stays the same, only
-an event that a replica speaks of can have a new answer; when it changes, all may.
+an event that a replica mentions can have a new answer; when it changes, all may.
 
 Papers: LMerge V-A, locations 1 and 2.
 """
@@ -18,11 +18,11 @@ from anabranch.operators.reference.membership import Attachment, Membership, Rep
 
 @dataclass(slots=True)
 class Node:
-    """One event that may still change: its end on the output, and what each replica says.
+    """One event that may still change: its end on the output, and what each replica has.
 
     `output_end` None: it is not on the output, and may still come there.  `held` are the
     inserts that are pending because of that.  `withdrawn`: it was on the output, and an adjust
-    took it away; the next replica that speaks of it, and has it, brings it back.
+    took it away; the next replica that mentions it, and has it, brings it back.
     """
 
     output_end: Time | None = None
@@ -117,20 +117,20 @@ def bringer(
     node: Node,
     *,
     order: Iterable[Attachment],
-    speaker: Attachment | None,
+    by: Attachment | None,
 ) -> Bringer | None:
     """Who may bring an event that is not on the output, or None while it must wait.
 
-    `speaker` is the replica that has just spoken of it; `order` is that of attaching.
+    `by` is the replica that has just mentioned it; `order` is that of attaching.
     """
     if view.followed is not None and node.ends.get(view.followed) == start:
         return None
     having = [key for key in order if node.ends.get(key, start) > start]
-    if speaker not in having:
-        speaker = None
-    if node.withdrawn and speaker is None:
+    if by not in having:
+        by = None
+    if node.withdrawn and by is None:
         return None
-    one = _first_allowed(policy, view, start, having, speaker)
+    one = _first_allowed(policy, view, start, having, by)
     if one is None:
         return None
     # An event that cannot be removed again must not be shown too short for shrink_only: only
@@ -146,16 +146,16 @@ def _first_allowed(
     view: View,
     start: Time,
     having: list[Attachment],
-    speaker: Attachment | None,
+    by: Attachment | None,
 ) -> Attachment | None:
     inserts = policy.inserts
     if inserts is Inserts.FIRST:
-        return speaker or next(iter(having), None)
+        return by or next(iter(having), None)
     if isinstance(inserts, Quorum):
         votes = [key for key in having if key in view.voters]
         if len(votes) < inserts.needed(len(view.voters)):
             return None
-        return speaker if speaker in votes else votes[0]
+        return by if by in votes else votes[0]
     if inserts is Inserts.HALF_FROZEN and start >= view.sure:
         return None
     return view.chosen if view.chosen in having else None

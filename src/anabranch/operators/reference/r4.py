@@ -16,8 +16,8 @@ stables wait until the output reaches its guarantee), L10 (a removal only decrem
 without events has no greatest end; an adjust of an end that its replica does not have is a
 violation), L11 (the order and the partners of corrections), L14 (`shrink_only`), L15
 (stable(FOREVER) frees everything).  A replica that removed all its events of an identity keeps
-an empty bag, which tells "the deciding replica removed it" from "it never had it": the second
-is a gap, named in `missing`.
+an empty bag, which distinguishes "the deciding replica removed it" from "it never had it": the
+second is a gap, named in `missing`.
 
 Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-B, V-C.
 
@@ -39,67 +39,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
-from anabranch.model.time import FOREVER, NEVER, Time
+from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Outcome, Reason
-from anabranch.operators.reference.membership import (
-    Alarm,
-    Attachment,
-    Membership,
-    Replica,
-    Stretch,
-)
-from anabranch.operators.reference.r4_agree import (
-    Change,
-    heeded,
-    is_denied,
-    owed,
-    spared,
-)
+from anabranch.operators.reference.membership import Attachment, ReferenceMerge, Replica
+from anabranch.operators.reference.r4_agree import Change, heeded, is_denied, owed, spared
 
 
 @dataclass(slots=True)
 class Node:
-    """The events of one identity: their ends on the output, and what each replica says."""
+    """The events of one identity: their ends on the output, and what each replica has."""
 
     output: Counter[Time] = field(default_factory=Counter)
     ends: dict[Attachment, Counter[Time]] = field(default_factory=dict)
     in_conflict: bool = False
 
 
-class MergeR4:
-    """The state of the reference merge; `push` is the only step.
-
-    `missing` has (replica, identity) for each identity of the output that a deciding replica
-    never mentioned, when it became half frozen or was frozen.
-    """
+class MergeR4(ReferenceMerge):
+    """The state of the reference merge; `push` is the only step."""
 
     def __init__(
         self, *, shrink_only: bool = False, stable_lag: int = 0, promote: bool = False
     ) -> None:
+        super().__init__()
         self.shrink_only = shrink_only
         self.stable_lag = stable_lag
-        self.promote = promote
-        self.frontier: Time = NEVER
+        self.promotes = promote
         self.nodes: dict[Identity, Node] = {}
-        self.members = Membership()
-        self.settled: dict[Identity, Time] = {}
-        self.conflicts = 0
-        self.missing: list[tuple[str, Identity]] = []
-
-    @property
-    def replicas(self) -> dict[str, Replica]:
-        """The attached replicas, in the order of attaching."""
-        return self.members.replicas
-
-    @property
-    def alarm(self) -> Alarm | None:
-        """Set while replicas are attached and none of them can move the output (D5)."""
-        return self.members.alarm(self.frontier)
-
-    @property
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Times at which the output may be wrong, because a replica had to be promoted."""
-        return tuple(self.members.stretches)
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
@@ -113,7 +78,7 @@ class MergeR4:
         return self._regroup(left)
 
     def detach(self, replica: str) -> tuple[Element, ...]:
-        """Forget what this replica said; what it brought to the output stays."""
+        """Drop what this replica has; what it brought to the output stays."""
         return self._regroup(self.replicas.pop(replica, None))
 
     def _regroup(self, left: Replica | None) -> tuple[Element, ...]:
@@ -121,13 +86,9 @@ class MergeR4:
         if left is not None:
             for node in self.nodes.values():
                 node.ends.pop(left.key, None)
-        if self.promote:
-            self.members.promote(self.frontier)
+        if self.promotes:
+            self.members.succeed(self.frontier)
         return tuple(self._advance())
-
-    def is_joined(self, replica: str) -> bool:
-        """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
-        return self.replicas[replica].is_joined(self.frontier)
 
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
@@ -135,10 +96,8 @@ class MergeR4:
             # A complete replica: nobody is promoted, and nothing can come out.
             self.attach(replica)
         source = self.replicas[replica]
-        if seq is not None:
-            if source.last_seq is not None and seq <= source.last_seq:
-                return Outcome(Reason.REDELIVERY)
-            source.last_seq = seq
+        if not source.consumes(seq):
+            return Outcome(Reason.REDELIVERY)
         if isinstance(element, Insert):
             return self._insert(element, source)
         if isinstance(element, Adjust):
@@ -146,13 +105,11 @@ class MergeR4:
         return self._stable(element, source)
 
     def _insert(self, e: Insert, source: Replica) -> Outcome:
-        if e.end <= e.start:
-            return Outcome(Reason.BACKWARDS if e.end < e.start else Reason.NO_CHANGE)
-        if e.start < source.frontier:
-            return Outcome(Reason.BEHIND_STABLE)
+        if refused := source.refuses(e):
+            return Outcome(refused)
         identity, is_free = Identity(e.start, e.payload), e.start >= self.frontier
         if identity not in self.nodes and not is_free:
-            return self._too_late(identity)
+            return Outcome(self._too_late(identity))
         node = self.nodes.setdefault(identity, Node())
         ends = node.ends.setdefault(source.key, Counter())
         ends[e.end] += 1
@@ -164,29 +121,22 @@ class MergeR4:
         return Outcome(Reason.FIRST, (e,))
 
     def _adjust(self, e: Adjust, source: Replica) -> Outcome:
-        if e.end < e.start:
-            return Outcome(Reason.BACKWARDS)
-        if e.end == e.old_end:
-            return Outcome(Reason.NO_CHANGE)
-        if min(e.old_end, e.end) < source.frontier:
-            return Outcome(Reason.BEHIND_STABLE)
+        if refused := source.refuses(e):
+            return Outcome(refused)
         identity = Identity(e.start, e.payload)
         node = self.nodes.get(identity)
         if node is None and e.start < self.frontier:
-            return self._too_late(identity)
+            return Outcome(self._too_late(identity))
         if node is None or e.old_end not in node.ends.get(source.key, ()):
             return Outcome(Reason.NO_SUCH_EVENT)
         _move(node.ends[source.key], Change(e.old_end, e.end if e.end > e.start else None))
         return Outcome(Reason.NOTED)
 
-    def _too_late(self, identity: Identity) -> Outcome:
-        return Outcome(Reason.SETTLED if identity in self.settled else Reason.LATE)
-
     def _stable(self, e: Stable, source: Replica) -> Outcome:
         if e.time <= source.frontier:
             return Outcome(Reason.FOLLOWS)
         source.frontier = e.time
-        reason = Reason.FOLLOWS if self.is_joined(source.key[0]) else Reason.JOINING
+        reason = Reason.FOLLOWS if source.is_joined(self.frontier) else Reason.JOINING
         output = tuple(self._advance())
         return Outcome(Reason.LEADS if output else reason, output)
 
@@ -205,25 +155,25 @@ class MergeR4:
     def _reconcile(self, leader: Replica, time: Time) -> Iterator[Element]:
         """The elements owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
-            said = node.ends.get(leader.key)
+            theirs = node.ends.get(leader.key)
             yield from self._agree(identity, node, leader, time)
             end = max(node.output, default=identity.start)
             if end < time or time == FOREVER:
                 del self.nodes[identity]
-                if node.output or said is not None:
+                if node.output or theirs is not None:
                     self.settled[identity] = end
 
     def _agree(
         self, identity: Identity, node: Node, leader: Replica, time: Time
     ) -> Iterator[Element]:
-        said, times = node.ends.get(leader.key), {"frontier": self.frontier, "time": time}
-        have, want = node.output, said or Counter()
+        theirs, times = node.ends.get(leader.key), {"frontier": self.frontier, "time": time}
+        have, want = node.output, theirs or Counter()
         guarantee = leader.complete_from
         is_free = identity.start >= self.frontier
         is_unsure = max(identity.start, self.frontier) < guarantee
         if not is_free:
             have, want = heeded(have, want, frontier=self.frontier, guarantee=guarantee)
-        if is_unsure and not (is_free and said is not None and not want):
+        if is_unsure and not (is_free and theirs is not None and not want):
             # It need not know what ends before its guarantee, and denies what ends later.
             for end in spared(have, want):
                 until = min(end, guarantee)
@@ -234,23 +184,14 @@ class MergeR4:
         if not is_free and not node.in_conflict:
             node.in_conflict = is_denied(have, want, frontier=self.frontier)
             self.conflicts += node.in_conflict
-        if said is None and not is_unsure and (is_free or max(node.output) < time):
-            self.missing.append((leader.key[0], identity))
+        if theirs is None and not is_unsure and (is_free or max(node.output) < time):
+            self.missing.append((leader.name, identity))
         for change in owed(have, want, free=is_free, **times, shrink_only=self.shrink_only):
             yield _apply(identity, node, change)
 
-    def _forget_settled(self) -> None:
-        """Drop what no attached replica may still mention, if it keeps its promises."""
-        slowest = min((source.frontier for source in self.replicas.values()), default=FOREVER)
-        self.settled = {
-            identity: end
-            for identity, end in self.settled.items()
-            if end >= slowest and slowest != FOREVER
-        }
-
 
 def _apply(identity: Identity, node: Node, change: Change) -> Element:
-    """Change an event of the output; the element that says so."""
+    """Change an event of the output; the element for that."""
     _move(node.output, change)
     start, payload = identity
     end = start if change.end is None else change.end
