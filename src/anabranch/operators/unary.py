@@ -12,6 +12,7 @@ arrivals are taken in their order; inserts and adjusts of different events may c
 There are no members: control entries change nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -62,7 +63,21 @@ class Changed(NamedTuple):
     counts: Mapping[str, int] = {}
 
 
-class UnaryState:
+class OneInput:
+    """A state whose one input is always there, and of which nothing else is reported."""
+
+    @property
+    def inputs(self) -> Sequence[InputStatus]:
+        """None has to be named."""
+        return ()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Nothing else."""
+        return {}
+
+
+class UnaryState(OneInput, ABC):
     """What an operator of one input remembers for one lane; `step` changes it in place.
 
     `received` is the frontier of the input; `NUMBERS` are saved with the groups.
@@ -92,16 +107,6 @@ class UnaryState:
         """How many events are remembered."""
         return len(self.groups)
 
-    @property
-    def inputs(self) -> Sequence[InputStatus]:
-        """None: there is one input, and it is always there."""
-        return ()
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Nothing else."""
-        return {}
-
     def step(self, inputs: Inputs) -> StepResult:
         """Take what arrived, change the state, return the net change."""
         require_schema(self.KIND.operator, self.schema, inputs.arrivals)
@@ -126,9 +131,9 @@ class UnaryState:
             counts=changed.counts,
         )
 
+    @abstractmethod
     def take(self, batch: Batch) -> tuple[Judged, Changed]:
         """The step of the operator: which elements are believed, and what follows."""
-        raise NotImplementedError
 
     def find(self, batch: Batch) -> tuple[Ints, Ints]:
         """The group of each element (NOBODY for stables and unknown ones), and all of them."""
@@ -163,9 +168,9 @@ class UnaryState:
         state.restored()
         return state
 
+    @abstractmethod
     def restored(self) -> None:
-        """Find out what follows from what was saved, such as what is due when."""
-        raise NotImplementedError
+        """Derive what follows from what was saved, such as what is due when."""
 
     def check(self) -> None:
         """Assert every invariant."""

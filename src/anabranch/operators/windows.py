@@ -33,12 +33,12 @@ from anabranch.model import Stable
 from anabranch.operators.contract import (
     BUCKET_OF,
     Inputs,
-    InputStatus,
     Reason,
     Route,
     StepResult,
 )
 from anabranch.operators.state.blocks import Saved
+from anabranch.operators.unary import OneInput, nothing
 from anabranch.windows.engine import Engine
 from anabranch.windows.machine import Arrival, Fed, Machine
 from anabranch.windows.trace import Query
@@ -122,7 +122,7 @@ class _Group:
 
 
 @dataclass(eq=False)
-class WindowsState:
+class WindowsState(OneInput):
     """What a window query remembers for one lane."""
 
     operator: WindowsOperator
@@ -142,16 +142,6 @@ class WindowsState:
         """How many groups there are."""
         return len(self.groups)
 
-    @property
-    def inputs(self) -> Sequence[InputStatus]:
-        """None is named: there is one."""
-        return ()
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """Nothing else."""
-        return {}
-
     def step(self, inputs: Inputs) -> StepResult:
         """Take the rows of the one input, group by group."""
         self.mark += 1
@@ -168,7 +158,7 @@ class WindowsState:
             np.full(len(one.batch), Reason.NOTED.code, np.int8) for one in inputs.arrivals
         )
         return StepResult(
-            _nothing(self.operator.schema),
+            nothing(self.operator.schema),
             tuple(BUCKET_OF[one] for one in reasons),
             reasons,
             self.frontier,
@@ -234,11 +224,6 @@ class WindowsState:
         assert list(self.groups) == list(self.place), "groups and their places differ"
         blocks = [number // _BLOCK for number in range(len(self.place))]
         assert list(self.place.values()) == blocks, f"blocks are not filled in order: {blocks}"
-
-
-def _nothing(schema: ElementSchema) -> Batch:
-    none = np.empty(0, np.int64)
-    return Batch(schema, np.empty(0, np.int8), none, none, none, schema.payload.empty_table())
 
 
 def _by_group(batch: Batch, keys: int) -> Iterator[tuple[Key, pa.Table]]:
