@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from live_events import live_events
 from merge_driver import Kernel, cuts, runs, time_of
 from policy_driver import CHOOSING, Run, policies
 
@@ -64,7 +65,7 @@ class Compiled:
 
     def read(self):
         state = self.merge.state
-        events = state.events()
+        events = live_events(state)
         payloads = to_payloads(events.payload, len(events))
         names = [
             Identity(start, p) for start, p in zip(events.start.tolist(), payloads, strict=True)

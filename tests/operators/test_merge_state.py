@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from live_events import live_events
 from merge_driver import SCHEMA, Kernel, Reference, batch_of, step
 
 from anabranch.batch.batch import FOREVER_UNITS, Batch
@@ -65,7 +66,7 @@ def test_times_come_back_however_far_they_are_from_each_other():
     state = kernel.state
     again = restored(state)
     again.check()
-    was, now = state.events(), again.events()
+    was, now = live_events(state), live_events(again)
     same_events(was, now)
     assert ABSENT in was.ends
 
@@ -261,7 +262,7 @@ def test_payloads_are_located_where_they_lie(monkeypatch):
 def test_a_state_says_what_it_holds():
     state = some_state()
     assert repr(state.nodes) == "Events(1 of 2 live, 2 payloads)"
-    events = state.events()
+    events = live_events(state)
     assert len(events) == 1
     assert events.output_end.tolist() == [9]
     assert events.ends[:, 1:].tolist() == [[9, ABSENT]]
@@ -280,7 +281,7 @@ def test_payloads_are_kept_once_and_let_go():
     kernel.take("1", [Stable(5_000)])
     assert kernel.live == 100
     assert kernel.state.nodes.stored == 100
-    assert kernel.state.events().payload.column("p").to_pylist()[0] == "p2900"
+    assert live_events(kernel.state).payload.column("p").to_pylist()[0] == "p2900"
 
 
 def test_route_is_fixed_for_ever():

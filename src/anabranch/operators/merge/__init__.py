@@ -4,10 +4,10 @@ Each case is there twice: element by element in `operators.reference`, and over 
 
     R0, R1, R2   `ordered_kernel`, over `ordered_state` (parts in ordered_*)
     R3, R4       `step`, with every policy, over one table of events:
-                 `layout` and `table` are the rows, `bags` those with several events;
+                 `layout` and `bags` are its rows, also those with several events;
                  `judge`, `publish`, `reconcile`, `bag_reconcile`, `govern` and `hold` decide;
-                 `explain`, `emit` and `finish` return what came of it; `agenda` keeps what a
-                 stable must look at, `state` and `codec` all that is remembered
+                 `emit` and `finish` return what came of it; `agenda` keeps what a stable must
+                 look at, `state` and `codec` all that is remembered
 
 `merge` is the specification that a pipeline runs, `lane` what the states of all cases share:
 replicas (`members`) that come and go, and what a violation means after a step.  `choose` names

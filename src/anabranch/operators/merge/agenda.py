@@ -29,8 +29,8 @@ from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import grown
 from anabranch.operators.merge.bag_reconcile import schedule_bags
+from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, HALF_FROZEN, OUT, SEEN
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.due_queue import DueQueue
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 

@@ -1,8 +1,8 @@
-"""Bags of ends, for identities of which some replica has several events at once.
+"""The event table of a merge, with bags of ends for identities that have several events.
 
-Nearly all identities have one event, whose ends are in the row itself.  When a replica inserts
-an identity that it has already, the row becomes a bag: each of its cells is then the address of
-a block in `cells`, and OUT and SHOWN hold the number of a record.
+A row is an identity.  Nearly all have one event, whose ends are in the row itself.  When a
+replica inserts an identity that it has already, the row becomes a bag: each of its cells is
+then the address of a block in `cells`, and OUT and SHOWN hold the number of a record.
 
     a cell     ABSENT: never mentioned; else the address of a block, which may be empty
     a block    first (ends and size class, number of events); then (end, count), ascending
@@ -13,19 +13,20 @@ Blocks have room for a power of two of ends (their class) and are used again: `h
 first free block of each class, how far cells and records are used, and the greatest class so
 far.  Kernels cannot make room: whoever adds asks first whether there `has_room`.
 
-Papers: LMerge IV-E, the lower two tiers of in3t.
+Papers: LMerge IV-D, in2t and IV-E, in3t (Figure 1).
 """
 
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from anabranch.batch.batch import Ints
 from anabranch.batch.index import START
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.store import grown
 from anabranch.operators.merge.layout import BAG, ENDS, OUT, SHOWN
-from anabranch.operators.state.events import ABSENT, FLAGS
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, Events
 
 OUT_BLOCK: Final = 0
 SHOWN_BLOCK: Final = 1
@@ -391,3 +392,30 @@ def check_bags(bags: Bags, rows: Ints, nodes: Ints) -> None:
     assert (order_of == np.arange(len(rows_of))).all(), "an end out of order"
     same = (rows_of[1:, :3] == rows_of[:-1, :3]).all(axis=1)
     assert not same.any(), "an end twice in a bag"
+
+
+class Nodes(Events):
+    """The event table of a merge: rows (see `layout`), an end per replica, and the bags."""
+
+    def __init__(self, payload: pa.Schema, *, replicas: int = 0) -> None:
+        super().__init__(payload, width=ENDS + replicas)
+        self.bags = no_bags()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows, names, free numbers and bags; payloads not counted."""
+        return super().nbytes + sum(array.nbytes for array in self.bags)
+
+    def bag_ids(self) -> Ints:
+        """The numbers of the rows that are bags; costs a look at each row."""
+        return np.flatnonzero(self.rows[: self.used, FLAGS] & (LIVE | BAG) == LIVE | BAG)
+
+    def make_room_in_bags(self, events: int = 0, records: int = 0) -> None:
+        """For what one visit may add, and for so many events and bags more."""
+        self.bags = with_room(self.bags, events, records)
+
+    def remove_replica(self, replica: int) -> None:
+        """Drop the column of this replica."""
+        if len(self.bags.cells):
+            free_column(self.bags, self.rows, self.bag_ids(), ENDS + replica)
+        self.remove_column(ENDS + replica)

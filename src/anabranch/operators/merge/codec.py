@@ -35,14 +35,13 @@ from anabranch.batch.index import HIGH, LOW, NOBODY, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
 from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.bags import ends_of, fill_bags
+from anabranch.operators.merge.bags import Nodes, ends_of, fill_bags
 from anabranch.operators.merge.govern import View
 from anabranch.operators.merge.hold import END, NUMBER, PER_REPLICA
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WITHDRAWN
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.blocks import Blocks, Saved, read_blocks
 from anabranch.operators.state.codec import StateKind, column_of, to_table
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, Ints
-from anabranch.batch.buffers import to_arrow
 from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen, frozen_rows, kernel, part
 from anabranch.batch.schema import ElementSchema
@@ -34,13 +33,13 @@ from anabranch.operators.merge.bags import (
     OUT_BLOCK,
     SHOWN_BLOCK,
     Bags,
+    Nodes,
     count_at,
     end_at,
     size,
     total,
 )
 from anabranch.operators.merge.layout import CREDITED, OUT, RANK, SHOWN
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.events import ABSENT, FLAGS, ROW
 
 KIND: Final = 0
@@ -257,19 +256,15 @@ def list_frozen(ids: Ints, rows: Ints, bags: Bags, before: int, after: int, foun
 
 
 def payload_of(nodes: Nodes, rows: Ints) -> pa.Table:
-    """The payloads of these rows; null for a stable."""
-    schema, stables = nodes.schema, np.flatnonzero(rows < 0)
+    """The payloads of these rows; null for the stable, which comes last."""
+    schema, stables = nodes.schema, np.count_nonzero(rows < 0)
     if not len(schema):
         return schema.empty_table()
     data = nodes.take(rows[rows >= 0])
-    if len(stables) and stables[0] < len(rows) - 1:
-        position = np.cumsum(rows >= 0) - 1
-        return data.take(to_arrow(position, pa.int64(), mask=rows >= 0))
-    return pa.concat_tables([data, *([_null(schema)] * len(stables))])
-
-
-def _null(schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays([pa.nulls(1, one.type) for one in schema], schema=schema)
+    if not stables:
+        return data
+    null = [pa.nulls(stables, one.type) for one in schema]
+    return pa.concat_tables([data, pa.Table.from_arrays(null, schema=schema)])
 
 
 def name_gaps(

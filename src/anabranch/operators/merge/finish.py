@@ -1,6 +1,18 @@
 """The end of a step: every element's bucket, the net change, what is final, and what is freed.
 
 `step` has judged the elements and moved the frontier; `StepWork` is what it has written down.
+`judge` has given the reasons of elements that break a promise, come again or come too late.
+The others did what only the end of the step shows: brought an event, corrected one, or made no
+difference.
+
+* The credited insert of an event that is new on the output is `emitted`; of a bag as many
+  credited inserts as the net change inserts.
+* The last adjust of a decider to the end that the output was adjusted to is `corrected`.
+* An element of an event that the decider never had, and that its own replica still has, is
+  `late`: behind the frontier now, and not on the output.
+* All others are `absorbed`.
+
+Where a policy holds inserts back, `hold` gives the reasons instead.
 """
 
 from collections.abc import Sequence
@@ -8,41 +20,45 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.batch.batch import Batch, Codes, Ints, Mask
-from anabranch.batch.index import LOW
-from anabranch.batch.kernel import frozen
-from anabranch.operators.contract import (
-    BUCKET_OF,
-    Arrival,
-    Reason,
-    Resolved,
-    StepResult,
-)
+from anabranch.batch.batch import ADJUST, INSERT, Batch, Codes, Ints, Mask
+from anabranch.batch.index import LOW, NOBODY
+from anabranch.batch.kernel import frozen, kernel, part
+from anabranch.operators.contract import BUCKET_OF, Arrival, Resolved, StepResult
+from anabranch.operators.merge import codes
 from anabranch.operators.merge.bag_reconcile import Scratch, scratch_for
-from anabranch.operators.merge.bags import dissolve, settle_bags
-from anabranch.operators.merge.emit import Output, final_events, name_gaps, net_of_bags
-from anabranch.operators.merge.explain import explain, explain_bags, explain_stables
-from anabranch.operators.merge.hold import (
-    Holding,
-    explain_governed,
-    resolved_of,
+from anabranch.operators.merge.bags import (
+    CREDIT,
+    OUT_BLOCK,
+    Bags,
+    dissolve,
+    settle_bags,
+    total,
 )
-from anabranch.operators.merge.judge import (
-    Elements,
-    Ledger,
+from anabranch.operators.merge.emit import (
+    END,
+    KIND,
+    NODE,
+    Output,
+    final_events,
+    name_gaps,
+    net_of_bags,
 )
+from anabranch.operators.merge.hold import Holding, explain_governed, resolved_of
+from anabranch.operators.merge.judge import NEW, Elements, Ledger
 from anabranch.operators.merge.layout import (
     BAG,
     CREDITED,
+    DONE,
+    ENDS,
+    OUT,
+    REMOVED,
+    SHOWN,
     TOUCHED,
 )
 from anabranch.operators.merge.policy import Adjusts
-from anabranch.operators.merge.reconcile import (
-    list_final,
-    list_unreferenced,
-)
+from anabranch.operators.merge.reconcile import list_final, list_unreferenced
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.state.events import FLAGS
+from anabranch.operators.state.events import ABSENT, FLAGS
 
 _NONE: Ints = np.empty(0, np.int64)
 
@@ -84,16 +100,16 @@ def explain_step(
     resolved = (*state.abandoned,)
     state.abandoned = []
     if held is None:
-        work.corrected = explain(elements, work.ledger, decided, reasons)
+        work.corrected = _explain_singles(elements, work.ledger, decided, reasons)
     else:
         follows = state.policy.adjusts is not Adjusts.ON_STABLE
         rows = nodes.rows
         work.corrected = int(explain_governed(elements, rows, held, decided, follows))
         resolved += resolved_of(state.schema, nodes, state.members.names, held)
-        pending = int(np.count_nonzero(reasons == Reason.HELD.code))
+        pending = int(np.count_nonzero(reasons == codes.HELD))
         state.pending += pending - int(held.taken[0])
         nodes.rows[work.mentioned, FLAGS] &= ~(TOUCHED | CREDITED)
-    explain_stables(work.ledger, work.leaders, state.members.joined(state.frontier), reasons)
+    _explain_stables(work.ledger, work.leaders, state.members.joined(state.frontier), reasons)
     work.output.add_adjusts(nodes, np.concatenate([_NONE, *work.changed]))
     work.output.add_new(nodes, work.brought)
     if work.bags:
@@ -104,14 +120,21 @@ def explain_step(
 
 
 def _explain_bags(state: MergeState, work: StepWork, decided: Mask) -> None:
-    nodes, shrink_only = state.nodes, state.policy.shrink_only
+    """Give the last reasons of elements of bags, and write down the net change of these."""
+    nodes, elements, reasons = state.nodes, work.elements, work.reasons
+    rows, shrink_only = nodes.rows, state.policy.shrink_only
     work.bags = [np.unique(np.concatenate(work.bags))]
     net = net_of_bags(nodes, work.bags[0], work.frontier, shrink_only=shrink_only)
-    scope = (decided, state.frontier, work.reasons)
-    corrected = explain_bags(work.elements, nodes.rows, nodes.bags, net, *scope)
-    work.corrected += corrected
+    is_bag = elements.node != NOBODY
+    is_bag[is_bag] = rows[:, FLAGS][elements.node[is_bag]] & BAG != 0
+    ids = np.flatnonzero(is_bag)
+    adjusts = ids[(reasons[ids] == codes.NOTED) & decided[elements.replica[ids]]]
+    explain_credit(frozen(ids), elements, net, rows, nodes.bags, state.frontier, reasons)
+    corrected = _corrected(elements, net, adjusts)
+    reasons[corrected] = codes.CORRECTED
+    work.corrected += len(corrected)
     work.output.add_net(nodes, net)
-    settle_bags(nodes.bags, nodes.rows, frozen(work.bags[0]))
+    settle_bags(nodes.bags, rows, frozen(work.bags[0]))
 
 
 def result_of(
@@ -122,7 +145,7 @@ def result_of(
 ) -> StepResult:
     """What the caller gets; rows and bags are still as the step leaves them."""
     nodes, output = state.nodes, work.output
-    first = Reason.FIRST.code
+    first = codes.FIRST
     emitted = int(np.count_nonzero(work.reasons == first))
     emitted += sum(int(np.count_nonzero(one.reasons == first)) for one in resolved)
     cuts = np.cumsum([len(arrival.batch) for arrival in arrivals])[:-1]
@@ -168,3 +191,116 @@ def settle(state: MergeState, work: StepWork) -> None:
     state.agenda.tidy(nodes, state.frontier)
     state.conflicts += work.conflicts
     state.elements += len(work.reasons)
+
+
+def _explain_singles(elements: Elements, ledger: Ledger, decided: Mask, reasons: Codes) -> int:
+    """Give the final reasons of single events, in place; how many adjusts are `corrected`."""
+    corrected = int(explain_all(ledger.rows, elements, frozen(decided), reasons))
+    count = int(ledger.numbers[NEW])
+    new, credit = ledger.new[:count], ledger.credit[:count]
+    is_single = ledger.rows[:, FLAGS][new] & BAG == 0
+    brought = is_single & (credit != NOBODY) & (ledger.rows[:, OUT][new] != ABSENT)
+    reasons[credit[brought]] = codes.FIRST
+    return corrected
+
+
+def _explain_stables(
+    ledger: Ledger, leaders: Sequence[int], joined: Mask, reasons: Codes
+) -> None:
+    """The last stable of a replica counts, or waits for its replica to be joined."""
+    moved = ledger.last_stable != NOBODY
+    reasons[ledger.last_stable[moved & ~joined]] = codes.JOINING
+    # The first decider has moved in this step; one that has just joined may have moved before.
+    in_step = [leader for leader in leaders if moved[leader]]
+    reasons[ledger.last_stable[in_step[-1:]]] = codes.LEADS
+
+
+@kernel
+def explain_all(rows: Ints, elements: Elements, decided: Mask, reasons: Codes) -> int:
+    """The reasons of inserts and adjusts; backwards, since the last adjust has the credit."""
+    corrected = 0
+    for k in range(reasons.size):
+        i = reasons.size - 1 - k
+        reason = reasons[i]
+        if reason not in (codes.KNOWN, codes.NOTED):
+            continue
+        node = elements.node[i]
+        out, flags = rows[node, OUT], rows[node, FLAGS]
+        if flags & BAG:
+            continue
+        if reason == codes.NOTED and decided[elements.replica[i]]:
+            shown = rows[node, SHOWN]
+            target = elements.start[i] if out == ABSENT else out
+            changes = shown not in (ABSENT, out) and not flags & CREDITED
+            if changes and elements.end[i] == target:
+                rows[node, FLAGS] = flags | CREDITED
+                reasons[i] = codes.CORRECTED
+                corrected += 1
+                continue
+        if out == ABSENT:
+            reasons[i] = absent(rows, elements, node, i)
+    return corrected
+
+
+@part
+def absent(rows: Ints, elements: Elements, node: int, i: int) -> int:
+    """Why the event of this element is not on the output."""
+    has_it = rows[node, ENDS + elements.replica[i]] > elements.start[i]
+    if has_it and rows[node, FLAGS] & (DONE | REMOVED) == DONE:
+        return codes.MISSED
+    return codes.SUPERSEDED
+
+
+@kernel
+def explain_credit(
+    ids: Ints,
+    elements: Elements,
+    net: Ints,
+    rows: Ints,
+    bags: Bags,
+    frontier: int,
+    reasons: Codes,
+) -> None:
+    """Keep as many credits as there are inserts; see what of the rest is on no output."""
+    records = bags.records
+    for k in range(ids.size):
+        records[rows[elements.node[ids[k]], OUT], CREDIT] = 0
+    for k in range(net.shape[0]):
+        if net[k, KIND] == INSERT:
+            records[rows[net[k, NODE], OUT], CREDIT] += 1
+    for k in range(ids.size):
+        i = ids[k]
+        if reasons[i] not in (codes.FIRST, codes.KNOWN, codes.NOTED):
+            continue
+        node = elements.node[i]
+        record = rows[node, OUT]
+        shown = total(bags, records[record, OUT_BLOCK])
+        if reasons[i] == codes.FIRST:
+            if records[record, CREDIT] > 0:
+                records[record, CREDIT] -= 1
+                continue
+        elif shown > 0:
+            continue
+        has_more = total(bags, rows[node, ENDS + elements.replica[i]]) > shown
+        is_passed = elements.start[i] < frontier and not rows[node, FLAGS] & REMOVED
+        reasons[i] = codes.MISSED if has_more and is_passed else codes.SUPERSEDED
+
+
+def _corrected(elements: Elements, net: Ints, ids: Ints) -> Ints:
+    """Of these adjusts those that have the credit for one of the output."""
+    wanted = net[net[:, KIND] == ADJUST][:, [NODE, END]]
+    ids = ids[::-1]
+    asked = np.stack([elements.node[ids], elements.end[ids]], axis=1)
+    # Both sides are numbered among their equals; who has the same number is a pair.
+    sides = np.repeat(np.array([0, 1]), [len(wanted), len(asked)])
+    pairs = np.concatenate([wanted, asked])
+    order = np.lexsort((np.arange(len(pairs)), sides, pairs[:, 1], pairs[:, 0]))
+    pairs, sides = pairs[order], sides[order]
+    is_new = np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1))[: len(pairs)]
+    group = np.cumsum(is_new) - 1
+    offers = np.bincount(group, weights=1 - sides).astype(np.int64)
+    first = np.flatnonzero(is_new)
+    rank = np.arange(len(pairs)) - first[group] - offers[group]
+    has_credit = (sides == 1) & (rank < offers[group])
+    found: Ints = ids[order[has_credit] - len(wanted)]
+    return found

@@ -22,18 +22,15 @@ import numpy as np
 from anabranch.batch.batch import ADJUST, NEVER_UNITS, Codes, Ints, Mask
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel, part
-from anabranch.operators.contract import Reason
+from anabranch.operators.merge import codes
+from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import DONE, ENDS, OUT, RANK, TOUCHED, WITHDRAWN
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.merge.reconcile import pend_row
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
-
-_KNOWN: Final = Reason.KNOWN.code
-_NOTED: Final = Reason.NOTED.code
 
 FIRST: Final = 0
 CHOSEN: Final = 1
@@ -212,7 +209,7 @@ def count_free(rows: Ints, used: int, frontier: int, counts: Ints) -> None:
 def mark_touched(elements: Elements, reasons: Codes, rows: Ints) -> None:
     """Flag the events of which an element was believed."""
     for i in range(reasons.size):
-        if reasons[i] == _KNOWN or reasons[i] == _NOTED:
+        if reasons[i] == codes.KNOWN or reasons[i] == codes.NOTED:
             rows[elements.node[i], FLAGS] |= TOUCHED
 
 
@@ -236,7 +233,7 @@ def govern_touched(
 ) -> None:
     """Ask about the event of each element that was believed, in their order."""
     for i in range(reasons.size):
-        if reasons[i] != _KNOWN and reasons[i] != _NOTED:
+        if reasons[i] != codes.KNOWN and reasons[i] != codes.NOTED:
             continue
         node = elements.node[i]
         if rows[node, FLAGS] & DONE:

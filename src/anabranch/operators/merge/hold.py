@@ -21,7 +21,9 @@ from anabranch.batch.batch import ADJUST, INSERT, Batch, Codes, Ints, Mask
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.contract import Reason, Resolved
+from anabranch.operators.contract import Resolved
+from anabranch.operators.merge import codes
+from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.govern import BRINGER_BITS
 from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import (
@@ -33,17 +35,7 @@ from anabranch.operators.merge.layout import (
     REMOVED,
     SHOWN,
 )
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
-
-_FIRST: Final = Reason.FIRST.code
-_KNOWN: Final = Reason.KNOWN.code
-_NOTED: Final = Reason.NOTED.code
-_CORRECTED: Final = Reason.CORRECTED.code
-_SUPERSEDED: Final = Reason.SUPERSEDED.code
-_MISSED: Final = Reason.MISSED.code
-_HELD: Final = Reason.HELD.code
-_ABANDONED: Final = Reason.ABANDONED.code
 
 NUMBER: Final = 0
 END: Final = 1
@@ -101,12 +93,12 @@ def hold_all(elements: Elements, holding: Holding) -> None:
     """Hold each insert that was believed, until its replica takes it back."""
     for i in range(holding.reasons.size):
         node, replica = elements.node[i], elements.replica[i]
-        if holding.reasons[i] == _KNOWN:
+        if holding.reasons[i] == codes.KNOWN:
             at = PER_REPLICA * replica
             holding.held[node, at + NUMBER] = holding.base + i
             holding.held[node, at + END] = elements.end[i]
-        elif holding.reasons[i] == _NOTED and elements.end[i] == elements.start[i]:
-            release(holding, node, replica, _SUPERSEDED)
+        elif holding.reasons[i] == codes.NOTED and elements.end[i] == elements.start[i]:
+            release(holding, node, replica, codes.SUPERSEDED)
 
 
 @kernel
@@ -114,7 +106,7 @@ def abandon(rows: Ints, used: int, replica: int, holding: Holding) -> None:
     """A replica leaves, and what is held of it is not decided any more."""
     for node in range(used):
         if rows[node, FLAGS] & LIVE:
-            release(holding, node, replica, _ABANDONED)
+            release(holding, node, replica, codes.ABANDONED)
 
 
 @kernel
@@ -126,17 +118,17 @@ def settle_held(nodes: Ints, rows: Ints, holding: Holding) -> None:
         flags = rows[node, FLAGS]
         if rows[node, OUT] == ABSENT:
             if flags & DONE:
-                reason = _SUPERSEDED if flags & REMOVED else _MISSED
+                reason = codes.SUPERSEDED if flags & REMOVED else codes.MISSED
                 for replica in range(replicas):
                     release(holding, node, replica, reason)
             continue
         if rows[node, SHOWN] == ABSENT:
             credit = credited(rows, node, holding.held)
             if credit != NOBODY:
-                release(holding, node, credit, _FIRST)
+                release(holding, node, credit, codes.FIRST)
                 rows[node, FLAGS] = flags | CREDITED
         for replica in range(replicas):
-            release(holding, node, replica, _KNOWN)
+            release(holding, node, replica, codes.KNOWN)
 
 
 @part
@@ -171,30 +163,30 @@ def explain_governed(
     corrected, reasons = 0, holding.reasons
     for k in range(reasons.size):
         i = reasons.size - 1 - k
-        if reasons[i] != _KNOWN and reasons[i] != _NOTED:
+        if reasons[i] != codes.KNOWN and reasons[i] != codes.NOTED:
             continue
         node, replica = elements.node[i], elements.replica[i]
         flags, out, shown = rows[node, FLAGS], rows[node, OUT], rows[node, SHOWN]
         if elements.kind[i] != ADJUST:
             if holding.held[node, PER_REPLICA * replica] == holding.base + i:
-                reasons[i] = _HELD
+                reasons[i] = codes.HELD
             continue
         if shown == ABSENT and out != ABSENT and not flags & CREDITED:
             # Nothing was held: this adjust brings back what another one took away.
             rows[node, FLAGS] = flags | CREDITED
-            reasons[i] = _FIRST
+            reasons[i] = codes.FIRST
             continue
         target = elements.start[i] if out == ABSENT else out
         changes = shown not in (ABSENT, out) and not flags & CREDITED
         if changes and elements.end[i] == target and (follows or decided[replica]):
             rows[node, FLAGS] = flags | CREDITED
-            reasons[i] = _CORRECTED
+            reasons[i] = codes.CORRECTED
             corrected += 1
         elif out == ABSENT and flags & DONE:
             has_it = rows[node, ENDS + replica] > elements.start[i]
-            reasons[i] = _MISSED if has_it and not flags & REMOVED else _SUPERSEDED
+            reasons[i] = codes.MISSED if has_it and not flags & REMOVED else codes.SUPERSEDED
         elif out == ABSENT and elements.end[i] == elements.start[i]:
-            reasons[i] = _SUPERSEDED
+            reasons[i] = codes.SUPERSEDED
     return corrected
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Codes, Ints
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel, part
-from anabranch.operators.contract import Reason
+from anabranch.operators.merge import codes
 from anabranch.operators.merge.bags import (
     CREDIT,
     CREDITED_BY,
@@ -36,19 +36,6 @@ from anabranch.operators.merge.bags import (
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, HALF_FROZEN, OUT, RANK
 from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS
-
-_FIRST: Final = Reason.FIRST.code
-_KNOWN: Final = Reason.KNOWN.code
-_NOTED: Final = Reason.NOTED.code
-_NO_CHANGE: Final = Reason.NO_CHANGE.code
-_REDELIVERY: Final = Reason.REDELIVERY.code
-_SETTLED: Final = Reason.SETTLED.code
-_FOLLOWS: Final = Reason.FOLLOWS.code
-_LATE: Final = Reason.LATE.code
-_BACKWARDS: Final = Reason.BACKWARDS.code
-_BEHIND_STABLE: Final = Reason.BEHIND_STABLE.code
-_NO_SUCH_EVENT: Final = Reason.NO_SUCH_EVENT.code
-_SECOND_INSERT: Final = Reason.SECOND_INSERT.code
 
 
 class Elements(NamedTuple):
@@ -119,11 +106,11 @@ def judge(elements: Elements, ledger: Ledger, bags: Bags, begin: int, reasons: C
         replica = elements.replica[i]
         if elements.seq.size > 0:
             if elements.seq[i] <= ledger.last_seq[replica]:
-                reasons[i] = _REDELIVERY
+                reasons[i] = codes.REDELIVERY
                 continue
             ledger.last_seq[replica] = elements.seq[i]
         if elements.kind[i] == STABLE:
-            reasons[i] = _FOLLOWS
+            reasons[i] = codes.FOLLOWS
             if elements.start[i] > ledger.frontier[replica]:
                 ledger.frontier[replica] = elements.start[i]
                 ledger.last_stable[replica] = i
@@ -139,8 +126,8 @@ def too_late(elements: Elements, ledger: Ledger, i: int) -> int:
     """Whether the final output knows the event of this element, and a replica may name it."""
     end, slowest = elements.final_end[i], ledger.numbers[SLOWEST]
     if end != ABSENT and end >= slowest and slowest != FOREVER_UNITS:
-        return _SETTLED
-    return _LATE
+        return codes.SETTLED
+    return codes.LATE
 
 
 @part
@@ -154,9 +141,9 @@ def judge_insert(  # noqa: PLR0911
     """Note the replica's end."""
     start, end, replica = elements.start[i], elements.end[i], elements.replica[i]
     if end <= start:
-        return _BACKWARDS if end < start else _NO_CHANGE
+        return codes.BACKWARDS if end < start else codes.NO_CHANGE
     if start < ledger.frontier[replica]:
-        return _BEHIND_STABLE
+        return codes.BEHIND_STABLE
     node, rows = elements.node[i], ledger.rows
     if node == NOBODY:
         return too_late(elements, ledger, i)
@@ -165,7 +152,7 @@ def judge_insert(  # noqa: PLR0911
         return insert_in_bag(elements, ledger, bags, i)
     if before > start:
         if ledger.numbers[KEYED] == 1:
-            return _SECOND_INSERT
+            return codes.SECOND_INSERT
         become_bag(elements, ledger, bags, node, reasons)
         return insert_in_bag(elements, ledger, bags, i)
     if before == ABSENT and flags & HALF_FROZEN and not flags & CONFLICT:
@@ -174,7 +161,7 @@ def judge_insert(  # noqa: PLR0911
     ledger.changed[node >> BLOCK_BITS] = ledger.numbers[MARK]
     if rows[node, OUT] == ABSENT:
         list_new(ledger, node, i)
-    return _KNOWN
+    return codes.KNOWN
 
 
 @part
@@ -204,7 +191,7 @@ def become_bag(
         bags.records[record, CREDIT] = 1
         bags.records[record, CREDITED_BY] = elements.replica[by]
         bags.records[record, CREDITED_END] = elements.end[by]
-        reasons[by] = _FIRST
+        reasons[by] = codes.FIRST
 
 
 @kernel
@@ -220,15 +207,15 @@ def insert_in_bag(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int
     record, records = rows[node, OUT], bags.records
     shown = total(bags, records[record, OUT_BLOCK])
     if total(bags, at) <= shown + records[record, CREDIT]:
-        return _KNOWN
+        return codes.KNOWN
     if start < numbers[FRONTIER]:
-        return _LATE
+        return codes.LATE
     if shown == 0:
         list_new(ledger, node, i)
     if records[record, CREDIT] == 0:
         records[record, CREDITED_BY], records[record, CREDITED_END] = replica, end
     records[record, CREDIT] += 1
-    return _FIRST
+    return codes.FIRST
 
 
 @part
@@ -247,18 +234,18 @@ def judge_adjust(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int:
     start, end, old_end = elements.start[i], elements.end[i], elements.old_end[i]
     replica = elements.replica[i]
     if end < start:
-        return _BACKWARDS
+        return codes.BACKWARDS
     if end == old_end:
-        return _NO_CHANGE
+        return codes.NO_CHANGE
     if min(old_end, end) < ledger.frontier[replica]:
-        return _BEHIND_STABLE
+        return codes.BEHIND_STABLE
     node, rows = elements.node[i], ledger.rows
     if node == NOBODY:
         return too_late(elements, ledger, i)
     if rows[node, FLAGS] & BAG:
         return adjust_in_bag(elements, ledger, bags, i)
     if old_end <= start or rows[node, ENDS + replica] != old_end:
-        return _NO_SUCH_EVENT
+        return codes.NO_SUCH_EVENT
     rows[node, ENDS + replica] = end
     ledger.changed[node >> BLOCK_BITS] = ledger.numbers[MARK]
     if end == start and rows[node, OUT] == ABSENT and not is_alive(rows, node):
@@ -266,7 +253,7 @@ def judge_adjust(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int:
         k = rows[node, RANK]
         if 0 <= k < ledger.numbers[NEW] and ledger.new[k] == node:
             ledger.credit[k] = NOBODY
-    return _NOTED
+    return codes.NOTED
 
 
 @kernel
@@ -275,11 +262,11 @@ def adjust_in_bag(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int
     node, rows = elements.node[i], ledger.rows
     column = ENDS + elements.replica[i]
     if not remove_end(bags, rows[node, column], elements.old_end[i]):
-        return _NO_SUCH_EVENT
+        return codes.NO_SUCH_EVENT
     if elements.end[i] > elements.start[i]:
         rows[node, column] = add_end(bags, rows[node, column], elements.end[i])
     touch(ledger, bags, node)
-    return _NOTED
+    return codes.NOTED
 
 
 @part

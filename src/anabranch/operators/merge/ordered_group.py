@@ -28,16 +28,11 @@ from anabranch.batch.intern import HashPayload, Interner
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.schema import END
 from anabranch.batch.store import grown
-from anabranch.operators.contract import Reason
+from anabranch.operators.merge import codes
 from anabranch.operators.merge.ordered_scan import FINAL, OPENS
 
 Counters = NDArray[np.int32]
 
-_FIRST: Final = Reason.FIRST.code
-_KNOWN: Final = Reason.KNOWN.code
-_LATE: Final = Reason.LATE.code
-_SECOND_INSERT: Final = Reason.SECOND_INSERT.code
-_OTHER_EVENT: Final = Reason.OTHER_EVENT.code
 
 _SPARE: Final = 16
 """Events that were never emitted are dropped when they are most, and this many."""
@@ -152,21 +147,21 @@ class Latest:
 
     def settle(self, some: Candidates, payloads: Payloads) -> Codes:
         """The reason of each; `payloads` are those of the step."""
-        reasons = np.full(len(some), Reason.FIRST.code, np.int8)
+        reasons = np.full(len(some), codes.FIRST, np.int8)
         openers, others = np.flatnonzero(some.opens), np.flatnonzero(~some.opens)
         # The last that opened a start before each; -1 is the event of the step before.
         opener = np.searchsorted(openers, others) - 1
         before, here = others[opener < 0], others[opener >= 0]
         first = np.zeros(len(before), np.int64)
         same = self._same(some, payloads, before, self.payload, self.end[first], first)
-        reasons[before[same]] = Reason.KNOWN.code
-        reasons[before[~same]] = Reason.OTHER_EVENT.code
+        reasons[before[same]] = codes.KNOWN
+        reasons[before[~same]] = codes.OTHER_EVENT
         partner = openers[opener[opener >= 0]]
         theirs = payloads.take(some.place[partner])
         numbers = np.arange(len(here))
         same = self._same(some, payloads, here, theirs, some.end[partner], numbers)
-        reasons[here[same]] = Reason.KNOWN.code
-        reasons[here[~same]] = Reason.OTHER_EVENT.code
+        reasons[here[same]] = codes.KNOWN
+        reasons[here[~same]] = codes.OTHER_EVENT
         if len(openers):
             self.payload = payloads.take(some.place[openers[-1:]]).combine_chunks()
             self.end = some.end[openers[-1:]]
@@ -273,7 +268,7 @@ class Bag:
 
     def settle(self, some: Candidates, payloads: Payloads) -> Codes:
         """The reason of each; `payloads` are those of the step."""
-        reasons = np.full(len(some), _FIRST, np.int8)
+        reasons = np.full(len(some), codes.FIRST, np.int8)
         if not len(some):
             return reasons
         run = some.run
@@ -285,7 +280,7 @@ class Bag:
         some, run = some.pick(asked), run[asked]
         self._make_room(max(known + int(sizes[0]), int(sizes.max())))
         ids = self._intern(some, payloads)
-        codes = np.empty(len(ids), np.int8)
+        decided = np.empty(len(ids), np.int8)
         base, self._shown = count(
             frozen(ids),
             frozen(run),
@@ -294,9 +289,9 @@ class Bag:
             frozen(some.replica),
             (self._end, self._emitted, self._brought),
             (known, self._shown, self.keyed),
-            codes,
+            decided,
         )
-        reasons[asked] = codes
+        reasons[asked] = decided
         self._keep_last(some, run, payloads, base)
         return reasons
 
@@ -380,15 +375,15 @@ def count(
             ends[event], emitted[event] = end[k], 0
             brought[event, :] = 0
         if keyed and brought[event, by] > 0:
-            reasons[k] = _SECOND_INSERT
+            reasons[k] = codes.SECOND_INSERT
         elif brought[event, by] < emitted[event]:
             brought[event, by] += 1
-            reasons[k] = _KNOWN if ends[event] == end[k] else _OTHER_EVENT
+            reasons[k] = codes.KNOWN if ends[event] == end[k] else codes.OTHER_EVENT
         elif what[k] == FINAL:
-            reasons[k] = _LATE
+            reasons[k] = codes.LATE
         else:
             shown += emitted[event] == 0
             brought[event, by] += 1
             emitted[event] += 1
-            reasons[k] = _FIRST
+            reasons[k] = codes.FIRST
     return base, shown

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, STABLE, Codes, Ints
 from anabranch.batch.kernel import kernel, part
-from anabranch.operators.contract import Reason
+from anabranch.operators.merge import codes
 
 OPENS: Final = 0
 """An insert that is the first of its start on the output."""
@@ -37,22 +37,6 @@ LEADER: Final = 3
 VISITS: Final = 4
 LAG: Final = 5
 CLOCK_SIZE: Final = 6
-
-_FIRST: Final = Reason.FIRST.code
-_LEADS: Final = Reason.LEADS.code
-_KNOWN: Final = Reason.KNOWN.code
-_NO_CHANGE: Final = Reason.NO_CHANGE.code
-_REDELIVERY: Final = Reason.REDELIVERY.code
-_FOLLOWS: Final = Reason.FOLLOWS.code
-_JOINING: Final = Reason.JOINING.code
-_LATE: Final = Reason.LATE.code
-_BACKWARDS: Final = Reason.BACKWARDS.code
-_BEHIND_STABLE: Final = Reason.BEHIND_STABLE.code
-_PASSED: Final = Reason.PASSED.code
-_NOT_INSERT_ONLY: Final = Reason.NOT_INSERT_ONLY.code
-_OUT_OF_ORDER: Final = Reason.OUT_OF_ORDER.code
-_SAME_START: Final = Reason.SAME_START.code
-_HELD: Final = Reason.HELD.code
 
 
 class Rows(NamedTuple):
@@ -98,13 +82,13 @@ def scan(
         replica = rows.replica[i]
         if has_seq:
             if rows.seq[i] <= control.last_seq[replica]:
-                found.reasons[i] = _REDELIVERY
+                found.reasons[i] = codes.REDELIVERY
                 continue
             control.last_seq[replica] = rows.seq[i]
         if rows.kind[i] == STABLE:
             judge_stable(rows, control, found, clock, i)
         elif rows.kind[i] == ADJUST:
-            found.reasons[i] = _NOT_INSERT_ONLY
+            found.reasons[i] = codes.NOT_INSERT_ONLY
         else:
             judge_insert(rows, control, found, clock, i, starts_increase)
     clock[VISITS] += rows.kind.size - held
@@ -117,13 +101,13 @@ def judge_insert(
     """Against its replica's promises first, then against the output."""
     start, end, replica = rows.start[i], rows.end[i], rows.replica[i]
     if end <= start:
-        found.reasons[i] = _BACKWARDS if end < start else _NO_CHANGE
+        found.reasons[i] = codes.BACKWARDS if end < start else codes.NO_CHANGE
     elif start < control.frontier[replica]:
-        found.reasons[i] = _BEHIND_STABLE
+        found.reasons[i] = codes.BEHIND_STABLE
     elif start < control.last_start[replica]:
-        found.reasons[i] = _OUT_OF_ORDER
+        found.reasons[i] = codes.OUT_OF_ORDER
     elif starts_increase and start == control.last_start[replica]:
-        found.reasons[i] = _SAME_START
+        found.reasons[i] = codes.SAME_START
     else:
         control.last_start[replica] = start
         is_joined = control.guarantee[replica] <= clock[FRONTIER]
@@ -137,13 +121,13 @@ def judge_insert(
 def judge_stable(rows: Rows, control: Control, found: Found, clock: Ints, i: int) -> None:
     """A stable that moves the output's frontier may let replicas join."""
     time, replica = rows.start[i], rows.replica[i]
-    found.reasons[i] = _FOLLOWS
+    found.reasons[i] = codes.FOLLOWS
     if time > control.frontier[replica]:
         control.frontier[replica] = time
         if control.guarantee[replica] > clock[FRONTIER]:
-            found.reasons[i] = _JOINING
+            found.reasons[i] = codes.JOINING
         elif behind(time, clock) > clock[FRONTIER]:
-            found.reasons[i] = _LEADS
+            found.reasons[i] = codes.LEADS
             clock[LEADER] = i
             advance(rows, control, found, clock)
 
@@ -190,7 +174,7 @@ def release(
 def hold(rows: Rows, control: Control, found: Found, i: int) -> None:
     """Add a row to the end of its replica's chain."""
     replica = rows.replica[i]
-    found.reasons[i] = _HELD
+    found.reasons[i] = codes.HELD
     found.following[i] = NOBODY
     if control.oldest[replica] == NOBODY:
         control.oldest[replica] = i
@@ -204,14 +188,14 @@ def take(rows: Rows, found: Found, clock: Ints, i: int) -> None:
     """An insert of a joined replica, or one that can only be known."""
     start = rows.start[i]
     if start < clock[CURRENT]:
-        found.reasons[i] = _PASSED
+        found.reasons[i] = codes.PASSED
     elif start == clock[CURRENT]:
-        found.reasons[i] = _KNOWN
+        found.reasons[i] = codes.KNOWN
         put(found, clock, JOINS if start >= clock[FRONTIER] else FINAL, i)
     elif start < clock[FRONTIER]:
-        found.reasons[i] = _LATE
+        found.reasons[i] = codes.LATE
     else:
-        found.reasons[i] = _FIRST
+        found.reasons[i] = codes.FIRST
         clock[CURRENT] = start
         put(found, clock, OPENS, i)
 

@@ -9,14 +9,12 @@ The references are `reference.r3.MergeR3._insert` and `reference.r4.MergeR4._ins
 Papers: LMerge IV-D and IV-E, Algorithms R3 and R4, lines 3 to 9.
 """
 
-from typing import Final
-
 import numpy as np
 
 from anabranch.batch.batch import Codes, Ints
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel
-from anabranch.operators.contract import Reason
+from anabranch.operators.merge import codes
 from anabranch.operators.merge.bag_reconcile import LACK, Scratch, compare, is_room
 from anabranch.operators.merge.bags import (
     CREDIT,
@@ -32,9 +30,6 @@ from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import BAG, ENDS, OUT, RANK, SHOWN
 from anabranch.operators.merge.reconcile import Scope, is_unsure, pend_row
 from anabranch.operators.state.events import ABSENT, FLAGS
-
-_KNOWN: Final = Reason.KNOWN.code
-_NOTED: Final = Reason.NOTED.code
 
 
 @kernel
@@ -70,7 +65,7 @@ def pend_all(rows: Ints, elements: Elements, reasons: Codes, pends: Ints) -> int
     """The cells that these elements made earlier than the end that readers have."""
     pended = 0
     for i in range(reasons.size):
-        if reasons[i] not in (_KNOWN, _NOTED):
+        if reasons[i] not in (codes.KNOWN, codes.NOTED):
             continue
         node = elements.node[i]
         if rows[node, SHOWN] == ABSENT or rows[node, FLAGS] & BAG:

@@ -15,16 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
-from anabranch.batch.index import HIGH, LOW, NOBODY, START
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival, Resolved, StepResult
 from anabranch.operators.merge.agenda import Agenda
-from anabranch.operators.merge.bags import check_bags, ends_of
+from anabranch.operators.merge.bags import Nodes, check_bags, ends_of
 from anabranch.operators.merge.govern import View, is_governed
 from anabranch.operators.merge.hold import NUMBER, PER_REPLICA, abandon, holding, resolved_of
 from anabranch.operators.merge.lane import MergeLane
@@ -41,9 +40,8 @@ from anabranch.operators.merge.layout import (
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.merge.reconcile import list_unreferenced
-from anabranch.operators.merge.table import Nodes
 from anabranch.operators.state.blocks import Saved
-from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
+from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 from anabranch.operators.state.final_names import END, FinalNames
 
 
@@ -60,27 +58,6 @@ class Work:
     probes: int
     visits: int
     heap_operations: int
-
-
-@dataclass(frozen=True, eq=False)
-class LiveEvents:
-    """The identities that may still change, as columns, in the order in which they came.
-
-    `output_end` and `ends` (one column per replica) are ABSENT where there is none; of an
-    identity with several events they are the greatest end.  `high` and `low` are the two words
-    of the payload's hash, as `hash_columns` gives them: low first.
-    """
-
-    start: Ints
-    high: Ints
-    low: Ints
-    output_end: Ints
-    ends: Ints
-    in_conflict: Mask
-    payload: pa.Table
-
-    def __len__(self) -> int:
-        return len(self.start)
 
 
 @dataclass(eq=False)
@@ -155,32 +132,6 @@ class MergeState(MergeLane):
         from anabranch.operators.merge.step import take
 
         return take(self, arrivals)
-
-    def events(self) -> LiveEvents:
-        """The identities that may still change; costs a look at each."""
-        ids = self.in_order()
-        rows = self.nodes.rows[ids]
-        bags = np.flatnonzero(rows[:, FLAGS] & BAG)
-        columns = np.append(OUT, np.arange(ENDS, rows.shape[1]))
-        for i, j, end, _ in ends_of(self.nodes.bags, self.nodes.rows, ids[bags], columns):
-            # Ends of a bag come ascending: the last one counts.
-            rows[bags[i], columns[j]] = end
-        return LiveEvents(
-            rows[:, START],
-            rows[:, HIGH],
-            rows[:, LOW],
-            rows[:, OUT],
-            rows[:, ENDS:],
-            rows[:, FLAGS] & CONFLICT != 0,
-            self.nodes.take(rows[:, ROW]),
-        )
-
-    def in_order(self) -> Ints:
-        """The numbers of all rows by rank; those that are not on the output come last."""
-        ids = self.nodes.living()
-        out, rank = self.nodes.rows[ids, OUT], self.nodes.rows[ids, RANK]
-        order: Ints = ids[np.lexsort((np.where(out == ABSENT, 0, rank), out == ABSENT))]
-        return order
 
     def _add_column(self) -> None:
         self.nodes.add_column()

@@ -5,10 +5,10 @@ joining until the output's frontier reaches t, then joined.  Only joined replica
 attachment is new, also that of a known name: nothing that an older one brought counts (L8).
 
 If replicas are attached and none of them is joined, nothing can progress: that is an `Alarm`.
-Where the policy allows it, and somebody was joined before, the joining replica with the smallest
-guarantee is promoted: joined early, though it need not know what ends before its guarantee.
-Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong (D5); at
-all others the output is right.
+Where the policy allows it, and somebody was joined before, the joining replica with the
+smallest guarantee is promoted: joined early, though it need not know what ends before its
+guarantee.  Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong
+(D5); at all others the output is right.
 
 Papers: LMerge V-B, with errata L8, L9 and D5.
 """

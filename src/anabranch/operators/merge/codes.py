@@ -1,0 +1,9 @@
+"""The codes of `contract.Reason` as plain numbers, the form in which kernels read them."""
+
+from anabranch.operators.contract import Reason
+
+(
+    FIRST, LEADS, KNOWN, NOTED, NO_CHANGE, REDELIVERY, SETTLED, SUPERSEDED, FOLLOWS, JOINING,
+    CORRECTED, LATE, MISSED, BACKWARDS, BEHIND_STABLE, NO_SUCH_EVENT, SECOND_INSERT, PASSED,
+    OTHER_EVENT, ABANDONED, NOT_INSERT_ONLY, OUT_OF_ORDER, SAME_START, HELD, EXPELLED, APPLIED,
+) = (reason.code for reason in Reason)  # fmt: skip
