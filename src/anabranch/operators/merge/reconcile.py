@@ -84,6 +84,10 @@ class Found(NamedTuple):
     pends: Ints
     counts: Ints
 
+    def listed(self, what: int) -> Ints:
+        """One of the lists."""
+        return self.lists[what, : self.counts[what]]
+
 
 def nothing_found(events: int, replicas: int) -> Found:
     """Room for visits of so many events."""

@@ -36,60 +36,14 @@ from anabranch.operators.contract import (
     Reason,
     StepResult,
 )
+from anabranch.operators.merge import govern, hold, judge, reconcile
 from anabranch.operators.merge.bag_reconcile import scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
 from anabranch.operators.merge.emit import Output
 from anabranch.operators.merge.finish import StepWork, explain_step, result_of, settle
-from anabranch.operators.merge.govern import (
-    CHANGES,
-    govern_rest,
-    govern_touched,
-    keeps,
-    look,
-    looked_at,
-    mark_touched,
-    rules_of,
-)
-from anabranch.operators.merge.govern import PENDS as LOOK_PENDS
-from anabranch.operators.merge.govern import VISITS as LOOKS
-from anabranch.operators.merge.hold import (
-    Holding,
-    hold_all,
-    holding,
-    settle_held,
-)
-from anabranch.operators.merge.judge import (
-    NEW,
-    TOUCHED_BAGS,
-    Elements,
-    Ledger,
-    judge,
-    numbers_of,
-)
-from anabranch.operators.merge.layout import (
-    ENDS,
-    HALF_FROZEN,
-    OUT,
-    RANK,
-    SHOWN,
-)
+from anabranch.operators.merge.layout import ENDS, HALF_FROZEN, OUT, RANK, SHOWN
 from anabranch.operators.merge.locate import Located, locate
 from anabranch.operators.merge.publish import no_pends, pend_all, publish_all, publish_bags
-from anabranch.operators.merge.reconcile import (
-    BAGS,
-    CONFLICTS,
-    ENDED,
-    GAPS,
-    PASSES,
-    PENDS,
-    STAYS,
-    VISITS,
-    Found,
-    Scope,
-    nothing_found,
-    visit_all,
-)
-from anabranch.operators.merge.reconcile import CHANGED as CHANGED_LIST
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.state.events import ABSENT, FLAGS
 
@@ -126,7 +80,7 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
     sizes = [len(arrival.batch) for arrival in arrivals]
     elements = _elements(batches, located, np.repeat(np.array(columns, np.int64), sizes))
     count = len(elements.kind)
-    ledger = Ledger(
+    ledger = judge.Ledger(
         state.nodes.rows,
         state.nodes.changed,
         frontier=members.frontier,
@@ -136,15 +90,17 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
         new=np.empty(count, np.int64),
         credit=np.empty(count, np.int64),
         touched=np.empty(0 if state.keyed else count, np.int64),
-        numbers=numbers_of(state.frontier, members.slowest, state.mark, keyed=state.keyed),
+        numbers=judge.numbers_of(
+            state.frontier, members.slowest, state.mark, keyed=state.keyed
+        ),
     )
-    splits = state.policy.shrink_only and not keeps(state.policy)
+    splits = state.policy.shrink_only and not govern.keeps(state.policy)
     output = Output(state.frontier, splits=splits)
     reasons = np.empty(count, np.int8)
     return StepWork(state.frontier, elements, ledger, located.created, reasons, output)
 
 
-def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> Elements:
+def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> judge.Elements:
     """The columns of all arrivals, one after the other; those of a replica in their order."""
     times = [
         np.concatenate([_NONE, *(getattr(batch, name) for batch in batches)])
@@ -153,18 +109,18 @@ def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> Elem
     kind = np.concatenate([np.empty(0, np.int8), *(batch.kind for batch in batches)])
     seqs = [batch.seq for batch in batches if batch.seq is not None]
     columns = (kind, *times, np.concatenate([_NONE, *seqs]), replica)
-    return Elements(*map(frozen, (*columns, located.node, located.final_end)))
+    return judge.Elements(*map(frozen, (*columns, located.node, located.final_end)))
 
 
 def _judge(state: MergeState, work: StepWork) -> None:
     """Give every element its first reason; make room for bags where the loop stops."""
     at, count, nodes = 0, len(work.reasons), state.nodes
     while True:
-        at = int(judge(work.elements, work.ledger, nodes.bags, at, work.reasons))
+        at = int(judge.judge(work.elements, work.ledger, nodes.bags, at, work.reasons))
         if at == count:
             break
         nodes.make_room_in_bags()
-    touched = int(work.ledger.numbers[TOUCHED_BAGS])
+    touched = int(work.ledger.numbers[judge.TOUCHED_BAGS])
     if touched:
         work.bags.append(work.ledger.touched[:touched])
 
@@ -172,7 +128,7 @@ def _judge(state: MergeState, work: StepWork) -> None:
 def _publish(state: MergeState, work: StepWork) -> None:
     """Bring each new event to the output that has a credited insert."""
     nodes, ledger = state.nodes, work.ledger
-    count = int(ledger.numbers[NEW])
+    count = int(ledger.numbers[judge.NEW])
     pends, brought = no_pends(count * len(state.members)), np.empty(count, np.int64)
     new, credit = frozen(ledger.new[:count]), frozen(ledger.credit[:count])
     replica, first = work.elements.replica, state.next_rank
@@ -204,7 +160,7 @@ def _publish_bags(state: MergeState, work: StepWork) -> None:
     state.agenda.schedule_bags(nodes, ids, state.frontier)
 
 
-def _scope(state: MergeState, leader: int | None) -> Scope:
+def _scope(state: MergeState, leader: int | None) -> reconcile.Scope:
     """The move of the frontier that this leader makes; without one, no move."""
     decider, time, guarantee = 0, ABSENT, ABSENT
     if leader is not None:
@@ -212,8 +168,8 @@ def _scope(state: MergeState, leader: int | None) -> Scope:
         time = int(state.members.lagging(state.policy.stable_lag)[leader])
         guarantee = state.members.complete_from(leader)
     policy = state.policy
-    rules = (policy.shrink_only, keeps(policy))
-    return Scope(decider, state.frontier, time, state.mark, guarantee, *rules)
+    rules = (policy.shrink_only, govern.keeps(policy))
+    return reconcile.Scope(decider, state.frontier, time, state.mark, guarantee, *rules)
 
 
 def _make_room(state: MergeState, work: StepWork, node: int) -> None:
@@ -232,19 +188,18 @@ def _decide(state: MergeState, work: StepWork) -> None:
     More than one decides only if a stable lets a joining replica join that is further still.
     What that replica never promised to know must be decided by the one before it (L9).
     """
-    lag, new = state.policy.stable_lag, work.ledger.new[: int(work.ledger.numbers[NEW])]
+    lag, new = state.policy.stable_lag, work.ledger.new[: int(work.ledger.numbers[judge.NEW])]
     while (leader := state.members.leader(state.frontier, lag=lag)) is not None:
         scope = _scope(state, leader)
         found = _reconcile(state, work, scope, new)
         new = new[:0]
         state.frontier = scope.time
-        lists, counts = found.lists, found.counts
         work.leaders.append(leader)
-        work.done.append(lists[ENDED, : counts[ENDED]])
-        work.gaps.append((leader, lists[GAPS, : counts[GAPS]]))
-        work.changed.append(lists[CHANGED_LIST, : counts[CHANGED_LIST]])
-        work.conflicts += int(counts[CONFLICTS])
-        work.visits += int(counts[VISITS])
+        work.done.append(found.listed(reconcile.ENDED))
+        work.gaps.append((leader, found.listed(reconcile.GAPS)))
+        work.changed.append(found.listed(reconcile.CHANGED))
+        work.conflicts += int(found.counts[reconcile.CONFLICTS])
+        work.visits += int(found.counts[reconcile.VISITS])
     _enqueue(state, new)
 
 
@@ -253,7 +208,9 @@ def _enqueue(state: MergeState, new: Ints) -> None:
     state.agenda.due.push(state.nodes.rows[:, START][new], new)
 
 
-def _reconcile(state: MergeState, work: StepWork, scope: Scope, new: Ints) -> Found:
+def _reconcile(
+    state: MergeState, work: StepWork, scope: reconcile.Scope, new: Ints
+) -> reconcile.Found:
     """Make the output agree with the decider wherever it could not be done later.
 
     `new` are events that are on no list yet.
@@ -273,25 +230,27 @@ def _reconcile(state: MergeState, work: StepWork, scope: Scope, new: Ints) -> Fo
             pending = agenda.pending[scope.decider].pop_before(time)
             noted = np.concatenate([pending, agenda.unmentioned(scope.decider)])
     ids = frozen_rows(np.concatenate([queued, noted]))
-    found = nothing_found(len(ids), len(agenda.pending))
+    found = reconcile.nothing_found(len(ids), len(agenda.pending))
     scope = scope._replace(queued=len(queued))
-    visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found)
-    if found.counts[BAGS]:
+    reconcile.visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found)
+    if found.counts[reconcile.BAGS]:
         _visit_bags(state, work, scope, found)
-    stays, passes = (found.lists[what, : found.counts[what]] for what in (STAYS, PASSES))
+    stays = found.listed(reconcile.STAYS)
     agenda.due.push(nodes.rows[:, OUT][stays], stays)
-    agenda.pass_by(passes)
+    agenda.pass_by(found.listed(reconcile.PASSES))
     if scope.guarantee <= scope.frontier or time == FOREVER_UNITS:
         # What a promoted replica need not know yet is to be looked at again.
         agenda.looked(scope.decider)
-    agenda.pend(*found.pends[:, : found.counts[PENDS]])
-    agenda.visits += int(found.counts[VISITS])
+    agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])
+    agenda.visits += int(found.counts[reconcile.VISITS])
     return found
 
 
-def _visit_bags(state: MergeState, work: StepWork, scope: Scope, found: Found) -> None:
+def _visit_bags(
+    state: MergeState, work: StepWork, scope: reconcile.Scope, found: reconcile.Found
+) -> None:
     nodes, at = state.nodes, 0
-    ids = np.unique(found.lists[BAGS, : found.counts[BAGS]])
+    ids = np.unique(found.listed(reconcile.BAGS))
     rows, changed, missing = nodes.rows, nodes.changed, state.agenda.missing
     while True:
         room = (nodes.bags, work.scratch, found)
@@ -303,21 +262,21 @@ def _visit_bags(state: MergeState, work: StepWork, scope: Scope, found: Found) -
     state.agenda.schedule_bags(nodes, ids, scope.time)
 
 
-def _hold(state: MergeState, work: StepWork) -> Holding:
+def _hold(state: MergeState, work: StepWork) -> hold.Holding:
     """Hold every insert until the end of the step decides; note whom the policy compares."""
     nodes, elements, reasons = state.nodes, work.elements, work.reasons
     if len(state.held) < len(nodes.rows):
         more = (len(nodes.rows) - len(state.held), state.held.shape[1])
         state.held = np.concatenate([state.held, np.full(more, NOBODY, np.int64)])
-    held = holding(state.held, state.next_number, reasons, state.pending)
+    held = hold.holding(state.held, state.next_number, reasons, state.pending)
     state.next_number += len(reasons)
     # As in the reference, an insert that comes too late counts as well.
     absorbed = (Bucket.ABSORBED, Bucket.LATE)
     came = (elements.kind == INSERT) & np.isin(BUCKET_OF[reasons], absorbed)
     came &= ~np.isin(reasons, (Reason.REDELIVERY.code, Reason.NO_CHANGE.code))
     np.maximum.at(state.highest, elements.replica[came], elements.start[came])
-    hold_all(elements, held)
-    mark_touched(elements, reasons, nodes.rows)
+    hold.hold_all(elements, held)
+    govern.mark_touched(elements, reasons, nodes.rows)
     return held
 
 
@@ -326,30 +285,30 @@ def _govern(state: MergeState, work: StepWork) -> None:
     nodes, members, agenda = state.nodes, state.members, state.agenda
     before, frontier = state.view, state.frontier
     seen = (members, nodes, state.highest)
-    state.view = look(state.policy, *seen, frontier=frontier, before=before)
-    rules = rules_of(state.policy, state.view, members, state.frontier, state.mark)
+    state.view = govern.look(state.policy, *seen, frontier=frontier, before=before)
+    rules = govern.rules_of(state.policy, state.view, members, state.frontier, state.mark)
     events = len(work.reasons) + (nodes.used if state.view != before else 0)
-    looked = looked_at(events, len(members), nodes.changed)
+    looked = govern.looked_at(events, len(members), nodes.changed)
     if state.view != before:
-        govern_rest(nodes.rows, nodes.used, rules, looked)
-    govern_touched(work.elements, work.reasons, nodes.rows, rules, looked)
-    changed = np.unique(looked.changed[: looked.counts[CHANGES]])
+        govern.govern_rest(nodes.rows, nodes.used, rules, looked)
+    govern.govern_touched(work.elements, work.reasons, nodes.rows, rules, looked)
+    changed = np.unique(looked.changed[: looked.counts[govern.CHANGES]])
     work.changed.append(changed)
-    agenda.pend(*looked.pends[:, : looked.counts[LOOK_PENDS]])
+    agenda.pend(*looked.pends[:, : looked.counts[govern.PENDS]])
     flags, out = nodes.rows[changed, FLAGS], nodes.rows[changed, OUT]
     is_due = (flags & HALF_FROZEN != 0) & (out != ABSENT)
     agenda.due.push(out[is_due], changed[is_due])
-    work.visits += int(looked.counts[LOOKS])
-    agenda.visits += int(looked.counts[LOOKS])
+    work.visits += int(looked.counts[govern.VISITS])
+    agenda.visits += int(looked.counts[govern.VISITS])
 
 
-def _settle_held(state: MergeState, work: StepWork, held: Holding) -> None:
+def _settle_held(state: MergeState, work: StepWork, held: hold.Holding) -> None:
     """Decide the inserts that the end of the step decides, and rank what came."""
     nodes, elements = state.nodes, work.elements
     mentioned = elements.node[elements.node != NOBODY]
     ids = np.unique(np.concatenate([mentioned, *work.changed, *work.done]))
     work.mentioned = ids
-    settle_held(frozen(ids), nodes.rows, held)
+    hold.settle_held(frozen(ids), nodes.rows, held)
     moved = np.unique(np.concatenate([_NONE, *work.changed]))
     moved = moved[nodes.rows[moved, OUT] != ABSENT]
     nodes.rows[moved, RANK] = state.next_rank + np.arange(len(moved))

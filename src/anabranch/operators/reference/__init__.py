@@ -3,9 +3,9 @@
 A reference keeps no columns and compiles nothing.  It states what is right; the kernels beside
 it are raced against it by the laws in `tests/operators`.
 
-    r0, r1, r2   merge of streams in order (`ordered` has what they share)
+    ordered      merge of streams in order: R0, R1 and R2
     r3           merge of keyed streams, with every policy (`r3_view`, `r3_output`)
     r4           merge of streams that may hold several events of one identity (`r4_agree`)
     normalise    the normal form of a stream; cleanse: only final events, in order
-    membership   who takes part in a merge; `tally` counts what went where
+    membership   who takes part in a merge, and what no replica may send
 """
