@@ -34,14 +34,7 @@ from anabranch.operators.merge.bags import (
     size,
     total,
 )
-from anabranch.operators.merge.layout import (
-    BAG,
-    CONFLICT,
-    DONE,
-    ENDS,
-    HALF_FROZEN,
-    OUT,
-)
+from anabranch.operators.merge.layout import BAG, CONFLICT, DONE, ENDS, HALF_FROZEN, OUT
 from anabranch.operators.merge.reconcile import (
     CONFLICTS,
     GAPS,

@@ -22,13 +22,7 @@ from anabranch.batch.kernel import frozen, frozen_rows, kernel, part
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.values import to_payloads
 from anabranch.operators.contract import GAPS_SHOWN, Gap
-from anabranch.operators.merge.bag_reconcile import (
-    EXTRA,
-    LACK,
-    Scratch,
-    compare,
-    scratch_for,
-)
+from anabranch.operators.merge.bag_reconcile import EXTRA, LACK, Scratch, compare, scratch_for
 from anabranch.operators.merge.bags import (
     OUT_BLOCK,
     SHOWN_BLOCK,

@@ -26,14 +26,7 @@ from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.operators.contract import BUCKET_OF, Arrival, Resolved, StepResult
 from anabranch.operators.merge import codes
 from anabranch.operators.merge.bag_reconcile import Scratch, scratch_for
-from anabranch.operators.merge.bags import (
-    CREDIT,
-    OUT_BLOCK,
-    Bags,
-    dissolve,
-    settle_bags,
-    total,
-)
+from anabranch.operators.merge.bags import CREDIT, OUT_BLOCK, Bags, dissolve, settle_bags, total
 from anabranch.operators.merge.emit import (
     END,
     KIND,

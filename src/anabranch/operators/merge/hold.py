@@ -26,15 +26,7 @@ from anabranch.operators.merge import codes
 from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.govern import BRINGER_BITS
 from anabranch.operators.merge.judge import Elements
-from anabranch.operators.merge.layout import (
-    CREDITED,
-    DONE,
-    ENDS,
-    OUT,
-    RANK,
-    REMOVED,
-    SHOWN,
-)
+from anabranch.operators.merge.layout import CREDITED, DONE, ENDS, OUT, RANK, REMOVED, SHOWN
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
 
 NUMBER: Final = 0

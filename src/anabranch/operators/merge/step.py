@@ -29,13 +29,7 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import frozen, frozen_rows
-from anabranch.operators.contract import (
-    BUCKET_OF,
-    Arrival,
-    Bucket,
-    Reason,
-    StepResult,
-)
+from anabranch.operators.contract import BUCKET_OF, Arrival, Bucket, Reason, StepResult
 from anabranch.operators.merge import govern, hold, judge, reconcile
 from anabranch.operators.merge.bag_reconcile import scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
