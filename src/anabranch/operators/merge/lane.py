@@ -137,7 +137,6 @@ class MergeLane(ABC):
             return
         if name in self.members.names:
             self._remove(name)
-        self.mark += 1
         self.members.add(name, attachment=attachment, guarantee=guarantee)
         self._add_column()
         self._promote()
@@ -148,9 +147,7 @@ class MergeLane(ABC):
         self._promote()
 
     def _remove(self, name: str) -> None:
-        row = self.members.row_of(name, "detached")
-        self.mark += 1
-        self._drop_column(row)
+        self._drop_column(self.members.row_of(name, "detached"))
 
     def _promote(self) -> None:
         if self.policy.promote:

@@ -185,10 +185,12 @@ class OrderedState(MergeLane):
         return take(self, arrivals)
 
     def _add_column(self) -> None:
+        self.mark += 1
         self.last_start = np.append(self.last_start, NEVER_UNITS)
         self.group.attach()
 
     def _drop_column(self, row: int) -> None:
+        self.mark += 1
         rows = np.flatnonzero(self.held.replica == row)
         if len(rows):
             reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
