@@ -36,14 +36,13 @@ from typing import NamedTuple
 
 from anabranch.errors import ViolationError
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
-from anabranch.model.frozen import may_adjust
 from anabranch.model.notation import show_element
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
-from anabranch.operators.merge.policy import DEFAULT, Adjusts, Policy, Violations
+from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.reference.membership import Replica
-from anabranch.operators.reference.r3_output import Output
-from anabranch.operators.reference.r3_view import Node, View, bringer, look
+from anabranch.operators.reference.r3_output import Node
+from anabranch.operators.reference.r3_view import Governed
 
 
 class Change(NamedTuple):
@@ -53,13 +52,11 @@ class Change(NamedTuple):
     resolved: tuple[Released, ...]
 
 
-class MergeR3(Output):
+class MergeR3(Governed):
     """The state of the reference merge: replicas attach and detach, and push elements."""
 
     def __init__(self, *, policy: Policy = DEFAULT) -> None:
         super().__init__(policy)
-        self.nodes: dict[Identity, Node] = {}
-        self._view = View()
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
@@ -252,46 +249,6 @@ class MergeR3(Output):
         if real and not node.in_conflict:
             node.in_conflict = True
             self.conflicts += 1
-
-    def _look(
-        self,
-        identity: Identity | None = None,
-        source: Replica | None = None,
-        e: Adjust | None = None,
-    ) -> None:
-        """Ask the policy about an event that is mentioned; if its view changed, about all."""
-        view = look(
-            self.policy, self.members, self.nodes, frontier=self.frontier, before=self._view
-        )
-        if view != self._view:
-            self._view = view
-            for other, node in self.nodes.items():
-                if other != identity:
-                    self._look_at(other, node, None, None)
-        if identity is not None:
-            self._look_at(identity, self.nodes[identity], source, e)
-
-    def _look_at(
-        self, identity: Identity, node: Node, source: Replica | None, e: Adjust | None
-    ) -> None:
-        mentioning, view = None if source is None else source.key, self._view
-        if node.output_end is None:
-            order = [one.key for one in self.replicas.values()]
-            start = identity.start
-            found = bringer(self.policy, view, start, node, order=order, by=mentioning)
-            if found is not None:
-                credit = mentioning if mentioning in node.held else found.attachment
-                self._show(identity, node, found.end, credit=credit)
-        elif view.followed is not None:
-            followed = self.replicas[view.followed[0]]
-            end = node.ends.get(followed.key, node.output_end)
-            self._follow(identity, node, end, followed, e)
-        elif (
-            self.policy.adjusts is Adjusts.ALWAYS
-            and (source is not None and e is not None)
-            and may_adjust(e.old_end, e.end, frontier=self.frontier)
-        ):
-            self._follow(identity, node, e.end, source, e)
 
     def _regroup(self) -> None:
         """After replicas came or left: who leads now, and what follows from that."""

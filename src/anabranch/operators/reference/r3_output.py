@@ -17,7 +17,6 @@ from anabranch.model.time import Time
 from anabranch.operators.contract import Bucket, Reason, Released
 from anabranch.operators.merge.policy import Adjusts, Inserts, Policy
 from anabranch.operators.reference.membership import Attachment, ReferenceMerge, Replica
-from anabranch.operators.reference.r3_view import Node
 
 _ASKED_FOR: Final = {
     Insert: Reason.FIRST,
@@ -93,12 +92,29 @@ class Tally:
         return self.came.total() - self.went.total()
 
 
+@dataclass(slots=True)
+class Node:
+    """One event that may still change: its end on the output, and what each replica has.
+
+    `output_end` None: it is not on the output, and may still come there.  `held` are the
+    inserts that are pending because of that.  `withdrawn`: it was on the output, and an adjust
+    took it away; the next replica that mentions it, and has it, brings it back.
+    """
+
+    output_end: Time | None = None
+    ends: dict[Attachment, Time] = field(default_factory=dict)
+    in_conflict: bool = False
+    withdrawn: bool = False
+    held: dict[Attachment, Insert] = field(default_factory=dict)
+
+
 class Output(ReferenceMerge):
-    """The frontier, the account, and what was emitted since the last `_flush`."""
+    """The events, the account, and what was emitted since the last `_flush`."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.policy = policy
+        self.nodes: dict[Identity, Node] = {}
         self.account = Tally()
         self._emitted: list[Element] = []
         self._resolved: list[Released] = []
