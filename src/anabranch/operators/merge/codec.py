@@ -21,8 +21,8 @@ What a save costs: control (about 100 bytes per block of 1,024 events) and the c
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WIT
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.state.blocks import Blocks, Saved, read_blocks
+from anabranch.operators.state.blocks import InBlocks, Saved, read_blocks
 from anabranch.operators.state.codec import StateKind, column_of, to_table
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 from anabranch.operators.state.final_names import FinalNames
@@ -57,8 +57,13 @@ _BAG: Final = pa.field("bag", pa.list_(pa.int64()))
 
 def write_parts(state: MergeState, since: int | None) -> Saved:
     """The parts that changed after the mark `since`, or all; and those that are gone."""
-    head, held = control_table(state), NodesInBlocks(state)
-    return save(head, held, state.schema.payload, since, state.final_names)
+    nodes = state.nodes
+
+    def tables(ids: Ints) -> tuple[pa.Table, ...]:
+        return (node_table(state, ids),)
+
+    held = InBlocks(nodes.blocks(), nodes.ids_in, tables, nodes.payload)
+    return save(control_table(state), held, state.schema.payload, since, state.final_names)
 
 
 def read_parts(parts: Mapping[str, bytes], schema: ElementSchema) -> MergeState:
@@ -111,31 +116,6 @@ def _new_state(schema: ElementSchema, control: Control) -> MergeState:
         state.highest = column_of(control.head, "highest").copy()
         state.held = np.empty((0, PER_REPLICA * len(members)), np.int64)
     return state
-
-
-@dataclass(frozen=True)
-class NodesInBlocks:
-    """The rows of a state with the tables that are written of some of them."""
-
-    at_once: ClassVar[bool] = True
-
-    state: MergeState
-
-    def blocks(self) -> Blocks:
-        """Their blocks; views."""
-        return self.state.nodes.blocks()
-
-    def ids(self, block: int) -> Ints:
-        """The rows of a block."""
-        return self.state.nodes.ids_in(block)
-
-    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
-        """These rows."""
-        return (node_table(self.state, ids),)
-
-    def payload(self, ids: Ints) -> pa.Table:
-        """Their payloads."""
-        return self.state.nodes.payload(ids).replace_schema_metadata(None)
 
 
 def node_table(state: MergeState, ids: Ints) -> pa.Table:

@@ -27,7 +27,7 @@ from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import DONE, ENDS, OUT, RANK, TOUCHED, WITHDRAWN
 from anabranch.operators.merge.members import Members
-from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
+from anabranch.operators.merge.policy import DEFAULT, Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.merge.reconcile import pend_row
 from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
@@ -97,8 +97,7 @@ VISITS: Final = 2
 
 def is_governed(policy: Policy) -> bool:
     """Whether a policy asks for more than `publish` and `reconcile` do by themselves."""
-    default = Policy()
-    return policy.inserts != default.inserts or policy.adjusts != default.adjusts
+    return policy.inserts != DEFAULT.inserts or policy.adjusts != DEFAULT.adjusts
 
 
 def keeps(policy: Policy) -> bool:

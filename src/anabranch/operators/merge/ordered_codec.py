@@ -18,8 +18,7 @@ decided; a block of which all are decided is deleted.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +38,7 @@ from anabranch.operators.state.blocks import (
     CONTROL,
     EVERYTHING,
     Blocks,
+    InBlocks,
     Saved,
     part_of,
     read_blocks,
@@ -65,7 +65,7 @@ def kind_of(case: MergeCase) -> StateKind:
 def write_parts(state: OrderedState, since: int | None) -> Saved:
     """The parts that changed after the mark `since`, or all; and those that are gone."""
     after = EVERYTHING if since is None else since
-    held, gone = write_blocks(_InBlocks(state), after)
+    held, gone = write_blocks(_in_blocks(state), after)
     blocks = state.blocks.table().replace_schema_metadata({"next_held": str(state.next_held)})
     control = write_tables(*_control(state), blocks)
     state.blocks.forget(after, state.mark)
@@ -162,34 +162,24 @@ def _read_owed(state: OrderedState, left: pa.Table, payload: pa.Table, owed: lis
     state.owed = tuple(owing)
 
 
-@dataclass(frozen=True)
-class _InBlocks:
-    at_once: ClassVar[bool] = True
+def _in_blocks(state: OrderedState) -> InBlocks:
+    """What is held."""
+    held = state.held
 
-    state: OrderedState
+    def ids(block: int) -> Ints:
+        edges = [block << BLOCK_BITS, (block + 1) << BLOCK_BITS]
+        return held.number[slice(*np.searchsorted(held.number, edges))]
 
-    def blocks(self) -> Blocks:
-        return self.state.blocks
-
-    def ids(self, block: int) -> Ints:
-        number = self.state.held.number
-        first, last = np.searchsorted(number, [block << BLOCK_BITS, (block + 1) << BLOCK_BITS])
-        return number[first:last]
-
-    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
-        held = self.state.held
+    def tables(ids: Ints) -> tuple[pa.Table, ...]:
         rows = np.searchsorted(held.number, ids)
-        columns = {
-            "node": ids,
-            "replica": self.state.members.serial[held.replica[rows]],
-            "start": held.start[rows],
-            "end": held.end[rows],
-        }
-        return (to_table(columns),)
+        serial = state.members.serial[held.replica[rows]]
+        times = {"start": held.start[rows], "end": held.end[rows]}
+        return (to_table({"node": ids, "replica": serial} | times),)
 
-    def payload(self, ids: Ints) -> pa.Table:
-        held = self.state.held
+    def payload(ids: Ints) -> pa.Table:
         return take(held.payload, held.place[np.searchsorted(held.number, ids)])
+
+    return InBlocks(state.blocks, ids, tables, payload)
 
 
 def _copy_of(table: pa.Table, name: str) -> NDArray[Any]:

@@ -12,7 +12,7 @@ looked at, so a part may be deleted late.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -212,25 +212,20 @@ def read_marked(
     return table, source
 
 
-class InBlocks(Protocol):
+@dataclass(frozen=True)
+class InBlocks:
     """Rows with numbers and payloads, and the blocks that they are in.
 
-    `at_once`: one table has a row for each number, and numbers of several blocks may be asked.
+    `ids` are the numbers of the rows of a block, rising; `tables` are some of the rows, the
+    first table with their numbers as `node`; `payload` are their payloads.  `at_once`: one
+    table has a row for each number, and numbers of several blocks may be asked.
     """
 
-    at_once: ClassVar[bool]
-
-    def blocks(self) -> Blocks:
-        """Which blocks there are."""
-
-    def ids(self, block: int) -> Ints:
-        """The numbers of the rows of a block, rising."""
-
-    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
-        """These rows; the first table has their numbers as `node`."""
-
-    def payload(self, ids: Ints) -> pa.Table:
-        """Their payloads."""
+    blocks: Blocks
+    ids: Callable[[int], Ints]
+    tables: Callable[[Ints], tuple[pa.Table, ...]]
+    payload: Callable[[Ints], pa.Table]
+    at_once: bool = True
 
 
 def write_blocks(held: InBlocks, since: int) -> tuple[dict[str, bytes], list[str]]:
@@ -240,7 +235,7 @@ def write_blocks(held: InBlocks, since: int) -> tuple[dict[str, bytes], list[str
     got one.  It may hold payloads of rows that left.
     """
     written, deleted = {}, []
-    changed, emptied = held.blocks().after(since)
+    changed, emptied = held.blocks.after(since)
     ids = [held.ids(block.number) for block in changed]
     for block, tables in zip(changed, _tables(held, ids), strict=True):
         written[f"nodes/{block.number}"] = with_mark(block.changed, *tables)

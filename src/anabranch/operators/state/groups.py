@@ -15,8 +15,7 @@ what stays.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW, START, Lookup
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown, read_table
-from anabranch.operators.state.blocks import BLOCK_BITS, Blocks, Saved, read_blocks
+from anabranch.operators.state.blocks import BLOCK_BITS, InBlocks, Saved, read_blocks
 from anabranch.operators.state.codec import StateKind, column_of, matrix_of, to_table
 from anabranch.operators.state.due_queue import DueQueue
 from anabranch.operators.state.events import FLAGS, LIVE, OWN, Events
@@ -204,7 +203,17 @@ class Groups:
         and then the events.
         """
         head = to_table({}, kind.header(time=schema.time.value, mark=mark, **facts))
-        return save(head, _InBlocks(self), schema.payload, since)
+        held = InBlocks(
+            self.table.blocks(), self.table.ids_in, self._tables, self.payload, at_once=False
+        )
+        return save(head, held, schema.payload, since)
+
+    def _tables(self, ids: Ints) -> tuple[pa.Table, ...]:
+        """These groups, and their events."""
+        _, rows = self.read(ids)
+        events = {name: rows[:, i] for i, name in enumerate(self.columns)}
+        counts = {"node": ids, "count": self.table.rows[ids, COUNT]}
+        return to_table(counts), to_table(events)
 
     def restore(
         self, kind: StateKind, schema: ElementSchema, parts: Mapping[str, bytes]
@@ -275,25 +284,3 @@ def is_frozen(end: Ints, frontier: int) -> Mask:
     """Which events with these ends nothing can change any more."""
     frozen: Mask = (end < frontier) | (frontier == FOREVER_UNITS)
     return frozen
-
-
-@dataclass(frozen=True)
-class _InBlocks:
-    at_once: ClassVar[bool] = False
-
-    groups: Groups
-
-    def blocks(self) -> Blocks:
-        return self.groups.table.blocks()
-
-    def ids(self, block: int) -> Ints:
-        return self.groups.table.ids_in(block)
-
-    def tables(self, ids: Ints) -> tuple[pa.Table, ...]:
-        _, rows = self.groups.read(ids)
-        events = {name: rows[:, i] for i, name in enumerate(self.groups.columns)}
-        count = self.groups.table.rows[ids, COUNT]
-        return to_table({"node": ids, "count": count}), to_table(events)
-
-    def payload(self, ids: Ints) -> pa.Table:
-        return self.groups.payload(ids)

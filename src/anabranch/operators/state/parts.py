@@ -59,7 +59,7 @@ def save(
         header[_NEXT] = str(names.next)
     control = write_tables(
         head.replace_schema_metadata(header),
-        held.blocks().table(),
+        held.blocks.table(),
         payload.empty_table().replace_schema_metadata(None),
     )
     deleted = () if since is None else tuple(gone)
