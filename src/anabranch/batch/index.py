@@ -177,7 +177,7 @@ def place_all(ids: Ints, names: Ints, base: int, size: int, places: Ints) -> Non
     """The place of each of these ids in a table of this size."""
     mask = U64(size - 1)
     for k in range(ids.size):
-        row = ids[k] - base
+        row = U64(ids[k] - base)
         places[k] = place(names[row, START], names[row, LOW]) & mask
 
 
@@ -187,7 +187,7 @@ def move(old: Words, words: Words, names: Ints, base: int) -> None:
     mask = U64(words.size - 1)
     for k in range(old.size):
         if old[k] != _FREE:
-            row = np.int64(old[k] & _IDS) - 1 - base
+            row = (old[k] & _IDS) - _ONE - U64(base)
             slot = place(names[row, START], names[row, LOW]) & mask
             while words[slot] != _FREE:
                 slot = (slot + _ONE) & mask
@@ -199,7 +199,7 @@ def put_all(ids: Ints, names: Ints, base: int, words: Words) -> None:
     """Put each id into the first free slot from its place on."""
     mask = U64(words.size - 1)
     for k in range(ids.size):
-        row = ids[k] - base
+        row = U64(ids[k] - base)
         slot = place(names[row, START], names[row, LOW]) & mask
         while words[slot] != _FREE:
             slot = (slot + _ONE) & mask
@@ -214,43 +214,40 @@ def search_all(
     table: tuple[Words, Ints, int, Ints],
 ) -> None:
     """See `Index.search`."""
-    start, high, low, may_add, new_ids = asked
+    starts, highs, lows, may_add, new_ids = asked
     slots, ids, added, found, counts = answer
     words, names, base, probes = table
-    mask = U64(words.size - 1)
-    adds, finds, looks = 0, 0, 0
-    for k in range(rows.size):
-        row = rows[k]
-        tag = tag_of(start[row], high[row])
-        slot = place(start[row], low[row]) & mask
-        if slots[row] >= 0:
-            slot = U64(slots[row] + 1) & mask
-        ids[row] = NOBODY
+    mask, first = U64(words.size - 1), U64(base)
+    adds, finds, looks = U64(0), U64(0), U64(0)
+    for k in range(U64(rows.size)):
+        row = U64(rows[k])
+        start, high, low = starts[row], highs[row], lows[row]
+        tag, before, identity = tag_of(start, high), slots[row], np.int64(NOBODY)
+        slot = place(start, low) & mask if before < 0 else U64(before + 1) & mask
         while True:
-            looks += 1
+            looks += _ONE
             word = words[slot]
             if word == _FREE:
                 if may_add[row]:
-                    ids[row] = new_ids[adds]
-                    words[slot] = tagged(start[row], high[row], ids[row])
-                    at = ids[row] - base
-                    names[at, START] = start[row]
-                    names[at, HIGH], names[at, LOW] = high[row], low[row]
+                    identity = new_ids[adds]
+                    words[slot] = (tag << _SHIFT) | U64(identity + 1)
+                    at = U64(identity) - first
+                    names[at, START], names[at, HIGH], names[at, LOW] = start, high, low
                     added[adds] = row
-                    adds += 1
+                    adds += _ONE
                 break
             if word >> _SHIFT == tag:
-                at = np.int64(word & _IDS) - 1 - base
-                is_half = names[at, LOW] == low[row] and names[at, HIGH] == high[row]
-                if is_half and names[at, START] == start[row]:
-                    ids[row] = at + base
+                at = (word & _IDS) - _ONE - first
+                is_half = names[at, LOW] == low and names[at, HIGH] == high
+                if is_half and names[at, START] == start:
+                    identity = np.int64(at + first)
                     found[finds] = row
-                    finds += 1
+                    finds += _ONE
                     break
             slot = (slot + _ONE) & mask
-        slots[row] = np.int64(slot)
+        ids[row], slots[row] = identity, np.int64(slot)
     counts[0], counts[1] = adds, finds
-    probes[0] += looks
+    probes[0] += np.int64(looks)
 
 
 @kernel
@@ -258,7 +255,7 @@ def remove_all(ids: Ints, names: Ints, base: int, words: Words, probes: Ints) ->
     """Empty the slot of each id, and shift back what had to make way for it."""
     mask = U64(words.size - 1)
     for k in range(ids.size):
-        row = ids[k] - base
+        row = U64(ids[k] - base)
         hole = place(names[row, START], names[row, LOW]) & mask
         wanted = U64(ids[k] + 1)
         while words[hole] & _IDS != wanted:
@@ -267,7 +264,7 @@ def remove_all(ids: Ints, names: Ints, base: int, words: Words, probes: Ints) ->
         slot = (hole + _ONE) & mask
         while words[slot] != _FREE:
             probes[0] += 1
-            other = np.int64(words[slot] & _IDS) - 1 - base
+            other = (words[slot] & _IDS) - _ONE - U64(base)
             begin = place(names[other, START], names[other, LOW]) & mask
             # It may move back only if its own search passes the hole.
             if (slot - begin) & mask >= (slot - hole) & mask:
