@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from anabranch.batch.batch import Batch, concat
 from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.hashing import hash_rows
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Adjust, Insert, Stable
 
@@ -39,6 +42,16 @@ def test_concat() -> None:
     assert concat([one, two]).seq.tolist() == [0, 0, 1]
     bare = from_elements(ELEMENTS, _schema())
     assert concat([one, bare]).seq is None
+
+
+def test_hashes_stay_with_their_rows() -> None:
+    bare = from_elements(ELEMENTS, _schema())
+    batch = replace(bare, hashes=hash_rows(bare.payload, len(bare)))
+    parts = [batch.take(np.array([2, 0])), batch.slice(1, 3), batch.take(batch.is_data)]
+    for some in [*parts, concat(parts)]:
+        assert some.hashes is not None
+        assert some.hashes.tolist() == hash_rows(some.payload, len(some)).tolist()
+    assert concat([batch, bare]).hashes is None, "only where every row has one"
 
 
 @pytest.mark.parametrize("wrong", ["payload", "seq", "end"])

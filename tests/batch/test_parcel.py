@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,6 +9,7 @@ from payload_tables import Drawn, drawn_tables
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch
 from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.hashing import hash_rows
 from anabranch.batch.parcel import pack, unpack
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import InputError
@@ -16,8 +19,10 @@ from anabranch.model.time import FOREVER
 units = st.integers(NEVER_UNITS, FOREVER_UNITS)
 
 
-@given(drawn_tables(min_columns=0), st.data(), st.booleans())
-def test_unpack_gives_what_was_packed(drawn: Drawn, data: st.DataObject, has_seq: bool) -> None:
+@given(drawn_tables(min_columns=0), st.data(), st.booleans(), st.booleans())
+def test_unpack_gives_what_was_packed(
+    drawn: Drawn, data: st.DataObject, has_seq: bool, is_hashed: bool
+) -> None:
     count = drawn.table.num_rows
     columns = data.draw(st.lists(st.tuples(*[units] * 4), min_size=count, max_size=count))
     start, end, old_end, seq = np.array(columns, np.int64).reshape(count, 4).T.copy()
@@ -26,6 +31,8 @@ def test_unpack_gives_what_was_packed(drawn: Drawn, data: st.DataObject, has_seq
     )
     schema = ElementSchema(TimeType.BIGINT, drawn.table.schema, has_seq)
     batch = Batch(schema, kind, start, end, old_end, drawn.table, seq if has_seq else None)
+    if is_hashed:
+        batch = replace(batch, hashes=hash_rows(drawn.table, count))
     again = unpack(pack(batch), schema)
     for name in ("kind", "start", "end", "old_end", *(["seq"] * has_seq)):
         found, expected = getattr(again, name), getattr(batch, name)
@@ -33,6 +40,10 @@ def test_unpack_gives_what_was_packed(drawn: Drawn, data: st.DataObject, has_seq
         assert found.flags.writeable
         assert found.tolist() == expected.tolist()
     assert has_seq or again.seq is None
+    assert is_hashed or again.hashes is None
+    if again.hashes is not None:
+        assert again.hashes.flags.aligned
+        assert again.hashes.tolist() == hash_rows(again.payload, count).tolist()
     again.payload.validate(full=True)
     assert again.payload.schema.types == drawn.table.schema.types
     assert repr(again.payload.to_pylist()) == repr(drawn.table.to_pylist())
@@ -51,6 +62,17 @@ def test_a_slice_packs_only_itself() -> None:
     )
     assert len(pack(few)) < 3000
     assert to_elements(unpack(pack(few), schema)) == to_elements(batch)[5:7]
+
+
+@pytest.mark.parametrize("is_hashed", [True, False])
+def test_a_payload_may_have_a_column_of_any_name(is_hashed: bool) -> None:
+    schema = ElementSchema(TimeType.BIGINT, pa.schema({"hashes": pa.int64()}))
+    batch = from_elements([Insert(1, 2, 3)], schema)
+    if is_hashed:
+        batch = replace(batch, hashes=hash_rows(batch.payload, 1))
+    again = unpack(pack(batch), schema)
+    assert to_elements(again) == [Insert(1, 2, 3)]
+    assert (again.hashes is not None) == is_hashed
 
 
 def test_payloads_are_views_of_the_bytes() -> None:

@@ -9,6 +9,7 @@ import pytest
 from lanes_driver import SCHEMA
 
 from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.hashing import hash_rows
 from anabranch.errors import RunError
 from anabranch.model.element import Insert, Stable
 from anabranch.operators.route import BY_IDENTITY
@@ -56,6 +57,11 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path, lanes: int, spills: bool)
             assert sent.batch is found.batch is None
         else:
             assert to_elements(found.batch) == to_elements(sent.batch)
+            # With one lane nobody has hashed yet.
+            assert (found.batch.hashes is None) == (lanes == 1)
+            if found.batch.hashes is not None:
+                hashes = hash_rows(sent.batch.payload, len(sent.batch))
+                assert found.batch.hashes.tolist() == hashes.tolist()
 
 
 def test_with_one_lane_nothing_is_copied() -> None:

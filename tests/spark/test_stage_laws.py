@@ -4,6 +4,7 @@ No Spark here: `lanes_driver` plays its part.  The chain is merge, then normalis
 payload, so that elements of one lane go to several lanes of the next stage and the reverse.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import hypothesis.strategies as st
@@ -12,11 +13,16 @@ from hypothesis import given
 from lanes_driver import SCHEMA, Runtime, lane_spec
 from test_lane_laws import cut, faults
 
+from anabranch.batch.batch import Hashes
+from anabranch.batch.columns import Column
+from anabranch.batch.hashing import hash_columns
 from anabranch.errors import StateError, UsageError
 from anabranch.model import History, Insert, MergeCase, Stable
 from anabranch.model.normal_form import normal_form
+from anabranch.operators.merge import locate
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep, with_final
+from anabranch.operators.state import groups
 from anabranch.spark.lane.spec import Founder, LaneSpec, staged
 from anabranch.spark.progress import TriggerRecord
 from anabranch.spark.write.reports import require_one_frontier
@@ -107,6 +113,29 @@ def test_a_lane_that_sent_nothing_is_noticed() -> None:
         StateError, match=r"2 lanes of the stage before .* got parcels of \[0\]"
     ):
         second.commit([one for one in sent if one.part == 0])
+
+
+@pytest.mark.parametrize("lanes", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_a_stage_of_several_lanes_gets_the_hashes_that_routed(
+    lanes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = []
+
+    def counted(columns: Sequence[Column], count: int) -> Hashes:
+        hashed.append(count)
+        return hash_columns(columns, count)
+
+    first, second = map(Runtime, chain(lanes))
+    parcels = first.parcels({"r0": [Insert("a", 1, 9), Insert("b", 2, 9), Stable(4)]})
+    monkeypatch.setattr(locate, "hash_names", counted)
+    monkeypatch.setattr(groups, "hash_columns", counted)
+    sent = first.commit(parcels)
+    assert bool(hashed) == (lanes[0] == 1), "only without packers that hash"
+    hashed.clear()
+    second.commit(sent)
+    assert bool(hashed) == (lanes[1] == 1)
+    expected = History.from_events([Insert("a", 1, 9).event, Insert("b", 2, 9).event])
+    assert History.of(second.output()) == expected
 
 
 def test_the_records_of_all_stages_are_one() -> None:

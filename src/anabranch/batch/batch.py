@@ -8,6 +8,8 @@ that turns one into the other, and refuses a real time of that value.
 * Row i of every column belongs to element i.
 * A stable has its time in `start`; its other times are 0 and its payload is null.
 * An insert has `old_end` 0.
+* `hashes`, where somebody has computed them, are the 128-bit hashes of the payloads, two words
+  per row as `hashing.hash_columns` gives them, so that no other operator hashes them again.
 
 Not checked here: that the stream keeps its promises (`anabranch.model.history` says what they
 are, `anabranch.batch.history` checks them in columns).
@@ -36,6 +38,7 @@ NEVER_UNITS: Final = np.iinfo(np.int64).min
 Ints: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int8]
 Mask: TypeAlias = NDArray[np.bool_]
+Hashes: TypeAlias = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +52,15 @@ class Batch:
     old_end: Ints
     payload: pa.Table
     seq: Ints | None = None
+    hashes: Hashes | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.kind), len(self.start), len(self.end), len(self.old_end)}
         lengths.add(self.payload.num_rows if self.payload.num_columns else len(self.kind))
         if self.seq is not None:
             lengths.add(len(self.seq))
+        if self.hashes is not None:
+            lengths.add(len(self.hashes))
         if len(lengths) != 1:
             message = f"the columns of a batch have different lengths: {sorted(lengths)}"
             raise ValueError(message)
@@ -73,6 +79,7 @@ class Batch:
             self.old_end[index],
             take(self.payload, index),
             None if self.seq is None else self.seq[index],
+            None if self.hashes is None else np.take(self.hashes, index, axis=0),
         )
 
     def slice(self, first: int, end: int) -> "Batch":
@@ -86,6 +93,7 @@ class Batch:
             self.old_end[rows],
             self.payload.slice(first, end - first),
             None if self.seq is None else self.seq[rows],
+            None if self.hashes is None else self.hashes[rows],
         )
 
     @property
@@ -101,6 +109,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return first
     seqs = [batch.seq for batch in batches if batch.seq is not None]
+    hashes = [batch.hashes for batch in batches if batch.hashes is not None]
     return Batch(
         first.schema,
         np.concatenate([batch.kind for batch in batches]),
@@ -109,4 +118,5 @@ def concat(batches: Sequence[Batch]) -> Batch:
         np.concatenate([batch.old_end for batch in batches]),
         pa.concat_tables([batch.payload for batch in batches]),
         np.concatenate(seqs) if len(seqs) == len(batches) else None,
+        np.concatenate(hashes) if len(hashes) == len(batches) else None,
     )

@@ -19,13 +19,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from anabranch.batch.batch import Hashes
 from anabranch.batch.columns import FIXED, LISTED, Column, read
 from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.batch.murmur import U64, finish, load_few, murmur, murmur_word
-
-Hashes = NDArray[np.uint64]
 
 _HASH_BYTES: Final = 16
 _NULL_LENGTH: Final = U64(0xFFFFFFFFFFFFFFFF)
@@ -33,13 +31,20 @@ _NULL_LENGTH: Final = U64(0xFFFFFFFFFFFFFFFF)
 
 def hash_payload(table: pa.Table) -> tuple[Hashes, Hashes]:
     """The low and high halves of the hash of every row."""
+    state = hash_rows(table, table.num_rows)
+    return np.ascontiguousarray(state[:, 0]), np.ascontiguousarray(state[:, 1])
+
+
+def hash_rows(table: pa.Table, count: int) -> Hashes:
+    """The hash of every row: two words per row; without columns there is one value."""
     states = [
         hash_columns([column for array in batch.columns for column in read(array)], len(batch))
         for batch in table.to_batches()
         if len(batch)
     ]
-    state = np.concatenate(states) if states else np.zeros((table.num_rows, 2), np.uint64)
-    return np.ascontiguousarray(state[:, 0]), np.ascontiguousarray(state[:, 1])
+    if len(states) == 1:
+        return states[0]
+    return np.concatenate(states) if states else np.zeros((count, 2), np.uint64)
 
 
 def hash_columns(columns: Sequence[Column], count: int) -> Hashes:

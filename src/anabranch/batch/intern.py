@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import Hashes, Ints
 from anabranch.batch.columns import Column, conform
 from anabranch.batch.equality import equal_columns
-from anabranch.batch.hashing import Hashes, hash_columns
+from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import LOW, START, Index, Lookup
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.schema import plain_type

@@ -6,15 +6,14 @@ holds it to known values.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.batch.batch import STABLE, Batch, Ints
-from anabranch.batch.hashing import hash_payload
+from anabranch.batch.hashing import hash_rows
 from anabranch.errors import UsageError
 from anabranch.operators.contract import Operator, Route
 
@@ -34,12 +33,22 @@ class Routing:
         """How an operator wants its elements routed."""
         return cls(operator.route, tuple(operator.route_columns))
 
+    def hashed(self, batch: Batch) -> Batch:
+        """The batch with the hashes of its payloads, if the lane is decided by them.
+
+        An operator that is routed by them compares payloads, so it needs the same hashes.
+        """
+        if batch.hashes is not None or self.by not in _BY_HASH:
+            return batch
+        return replace(batch, hashes=hash_rows(batch.payload, len(batch)))
+
     def lanes_of(self, batch: Batch, lanes: int) -> Ints:
         """The lane of each element, from 0; EVERY_LANE for those that reach every lane."""
         return route(batch, lanes, self.by, self.columns)
 
 
 BY_IDENTITY: Final = Routing()
+_BY_HASH: Final = (Route.IDENTITY, Route.PAYLOAD)
 
 
 def route(
@@ -64,15 +73,10 @@ def _word(batch: Batch, by: Route, columns: Sequence[str]) -> NDArray[np.uint64]
     starts = batch.start.view(np.uint64)
     if by is Route.START:
         return _mix(starts)
-    payload = batch.payload.select(list(columns)) if by is Route.KEY else batch.payload
-    hashes = _hashes(payload, len(batch))
-    return _mix(hashes ^ _mix(starts)) if by is Route.IDENTITY else _mix(hashes)
-
-
-def _hashes(payload: pa.Table, count: int) -> NDArray[np.uint64]:
-    if payload.num_columns == 0:
-        return np.zeros(count, np.uint64)
-    return hash_payload(payload)[0]
+    if by is Route.KEY:
+        return _mix(hash_rows(batch.payload.select(list(columns)), len(batch))[:, 0])
+    hashes = hash_rows(batch.payload, len(batch)) if batch.hashes is None else batch.hashes
+    return _mix(hashes[:, 0] ^ _mix(starts)) if by is Route.IDENTITY else _mix(hashes[:, 0])
 
 
 def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -31,7 +31,6 @@ from anabranch.batch.batch import (
     Mask,
     concat,
 )
-from anabranch.batch.buffers import take
 from anabranch.batch.history import REASONS
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError
@@ -142,8 +141,8 @@ class UnaryState(OneInput, ABC):
         # nothing, whatever group it is in.
         may_add = (batch.kind == INSERT) & (batch.end > batch.start)
         may_add &= batch.start >= self.received
-        payload = batch.payload if len(data) == len(batch) else take(batch.payload, data)
-        found = self.groups.find(batch.start[data], payload, may_add[data], self.mark)
+        events = batch if len(data) == len(batch) else batch.take(data)
+        found = self.groups.find(events, may_add[data], self.mark)
         groups = np.full(len(batch), -1, np.int64)
         groups[data] = found
         return groups, distinct(found[found >= 0])

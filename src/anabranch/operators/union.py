@@ -193,7 +193,7 @@ class UnionState:
         may_add &= batch.start >= own.frontier
         some = batch if len(data) == len(batch) else batch.take(data)
         groups = np.full(len(batch), -1, np.int64)
-        groups[data] = self.groups.find(some.start, some.payload, may_add[data], self.mark)
+        groups[data] = self.groups.find(some, may_add[data], self.mark)
         touched = np.unique(groups[groups >= 0])
         group, rows = self.groups.read(touched)
         # What others hold, and what the input's own frontier froze, stays as it is.

@@ -17,16 +17,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import STABLE, Batch, Ints
+from anabranch.batch.batch import STABLE, Batch, Hashes, Ints
 from anabranch.batch.columns import Column
-from anabranch.batch.hashing import hash_columns, hash_payload
+from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import NOBODY, Lookup
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import read_table
 from anabranch.operators.state.events import Events
 from anabranch.operators.state.final_names import UNKNOWN, FinalNames
-
-Hashes = NDArray[np.uint64]
 
 # Rows that are hashed, looked up and compared while they are in the cache; smaller batches go
 # together, since a piece costs a quarter of a millisecond however small it is.
@@ -46,15 +44,8 @@ class Located:
     created: Ints
 
 
-def hash_rows(payload: pa.Table, count: int) -> tuple[Hashes, Hashes]:
-    """The 128-bit hash of each payload, in two halves; without columns there is one value."""
-    if payload.num_columns == 0:
-        return np.zeros(count, np.uint64), np.zeros(count, np.uint64)
-    return hash_payload(payload)
-
-
 def hash_names(columns: Sequence[Column], count: int) -> Hashes:
-    """The same, two words per row."""
+    """The 128-bit hash of each payload, two words per row; batches that have it bring it."""
     return hash_columns(columns, count)
 
 
@@ -78,6 +69,7 @@ class _Piece:
     kind: NDArray[np.int8]
     start: Ints
     payload: pa.Table
+    hashes: Hashes | None
 
 
 def _pieces(batches: Sequence[Batch]) -> Iterator[_Piece]:
@@ -96,9 +88,12 @@ def _cut(batches: Sequence[Batch]) -> Iterator[_Piece]:
     kind = np.concatenate([batch.kind for batch in batches])
     start = np.concatenate([batch.start for batch in batches])
     payload = pa.concat_tables([batch.payload for batch in batches])
+    known = [batch.hashes for batch in batches if batch.hashes is not None]
+    hashes = np.concatenate(known) if len(known) == len(batches) else None
     for first, end in _ranges(payload, len(kind)):
         rows = slice(first, end)
-        yield _Piece(kind[rows], start[rows], payload.slice(first, end - first))
+        some = None if hashes is None else hashes[rows]
+        yield _Piece(kind[rows], start[rows], payload.slice(first, end - first), some)
 
 
 def _ranges(payload: pa.Table, count: int) -> Iterator[tuple[int, int]]:
@@ -122,7 +117,7 @@ def _locate_piece(
 ) -> Located:
     columns = read_table(piece.payload)
     start = np.ascontiguousarray(piece.start)
-    hashes = hash_names(columns, len(start))
+    hashes = hash_names(columns, len(start)) if piece.hashes is None else piece.hashes
     may_add, data = np.empty(len(start), np.bool_), np.empty(len(start), np.int64)
     count, adds = list_data(frozen(piece.kind), frozen(start), frontier, may_add, data)
     asked = Lookup(start, hashes, may_add, nodes.candidates(adds))

@@ -66,21 +66,23 @@ class Groups:
         """How many rows the log has, garbage included."""
         return self._used
 
-    def find(self, start: Ints, payload: pa.Table, may_add: Mask, mark: int) -> Ints:
+    def find(self, events: Batch, may_add: Mask, mark: int) -> Ints:
         """The group of each of these events, NOBODY if it is not there and may not be added.
 
         An added group has no events until `write` gives it some, or removes it.
         """
-        keys = start if self._by_start else np.zeros(len(start), np.int64)
-        found = np.empty(len(start), np.int64)
-        for first in range(0, len(start), _STRIDE):
-            rows = slice(first, min(first + _STRIDE, len(start)))
-            columns = read_table(payload.slice(first, rows.stop - first))
-            hashes = hash_columns(columns, rows.stop - first)
+        found = np.empty(len(events), np.int64)
+        for first in range(0, len(events), _STRIDE):
+            rows = slice(first, min(first + _STRIDE, len(events)))
+            some = events.slice(rows.start, rows.stop)
+            columns, hashes = read_table(some.payload), some.hashes
+            if hashes is None:
+                hashes = hash_columns(columns, len(some))
             adds = np.ascontiguousarray(may_add[rows])
             ids = self.table.candidates(int(adds.sum()))
-            lookup = Lookup(np.ascontiguousarray(keys[rows]), hashes, adds, ids)
-            created = self.table.find(lookup, np.arange(rows.stop - first), columns, mark)
+            start = some.start if self._by_start else np.zeros_like(some.start)
+            lookup = Lookup(np.ascontiguousarray(start), hashes, adds, ids)
+            created = self.table.find(lookup, np.arange(len(some)), columns, mark)
             self.table.rows[created, FIRST:] = (0, 0, FOREVER_UNITS)
             found[rows] = lookup.id
         return found

@@ -8,7 +8,7 @@ parcel is a row of the channel `parcel`, with its head as the record and its pla
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -80,13 +80,14 @@ class LaneRow:
     files: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As it crosses Spark: the batch is packed."""
+        """As it crosses Spark: the batch is packed, without hashes, which no writer needs."""
+        batch = None if self.batch is None else replace(self.batch, hashes=None)
         return {
             "channel": self.channel,
             "lane": self.lane,
             "step": self.step,
             "first": self.first,
-            "parcel": None if self.batch is None else pack(self.batch),
+            "parcel": None if batch is None else pack(batch),
             "origin": None if self.origin is None else to_ipc(self.origin),
             "record": self.record,
             "files": self.files,

@@ -120,10 +120,12 @@ def pieces(
 ) -> list[Parcel]:
     """One parcel per lane with that lane's elements of a batch.
 
+    Hashes that decide the lane go with the elements, so that the lane does not hash again.
     With one lane the batch is passed on as it is: nothing is hashed and nothing copied.
     """
     if lanes == 1:
         return [replace(base, lane=0, batch=batch, places=places)]
+    batch = routing.hashed(batch)
     lane_of = routing.lanes_of(batch, lanes)
     rows = [
         np.flatnonzero((lane_of == lane) | (lane_of == EVERY_LANE)) for lane in range(lanes)
