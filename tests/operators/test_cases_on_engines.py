@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import testing
+from anabranch.errors import StateError
 from anabranch.testing import load_cases, run_case
 
 FOLDER = Path(__file__).parents[1] / "cases"
@@ -18,15 +20,8 @@ FILES = {
     "finalize": ("finalize", {}),
     "union": ("union", {}),
 }
-ALONE = pytest.mark.notyet("spark", reason="no public call runs this operator by itself")
 CASES = [
-    pytest.param(
-        operator,
-        {**options, **case.options},
-        case,
-        id=case.name,
-        marks=[ALONE] if operator in ("normalise", "cleanse") else [],
-    )
+    pytest.param(operator, {**options, **case.options}, case, id=case.name)
     for name, (operator, options) in FILES.items()
     for case in load_cases(FOLDER / f"{name}.case")
 ]
@@ -43,3 +38,13 @@ def test_the_pictures_come_true(engine, operator, options, case):
 
 def test_every_case_file_is_run():
     assert {file.stem for file in FOLDER.glob("*.case")} == FILES.keys()
+
+
+@pytest.mark.parametrize("name", ["lanes", pytest.param("spark", marks=pytest.mark.spark)])
+def test_cleanse_in_several_lanes_is_refused(request, name):
+    """Each lane holds its frontier back by its own events: no lane can emit the stable."""
+    spark = {"spark": request.getfixturevalue("quick")} if name == "spark" else {}
+    with testing.engine(name, "cleanse", lanes=2, **spark) as running:
+        running.push("0", "insert a 1..9; stable 4")
+        with pytest.raises(StateError, match=r"different frontiers.*run in one lane"):
+            running.cut()

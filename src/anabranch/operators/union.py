@@ -14,7 +14,7 @@ Papers: CEDR's union; the reference is `anabranch.operators.reference.union`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -67,8 +67,6 @@ class UnionOperator:
     name: str = "union"
     route: Route = Route.IDENTITY
     route_columns: Sequence[str] = ()
-    label: ClassVar[str] = "union"
-    """What a run records."""
 
     @property
     def output(self) -> ElementSchema:

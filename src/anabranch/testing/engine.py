@@ -186,8 +186,8 @@ def engine(
 
     `merge` has `case` ("auto", "r0" to "r4") and `policy` (text, or a `Policy`); `normalise`,
     `cleanse` and `finalize` have none and take one input.  `cleanse` has one order and frontier
-    in one lane only.  The output of `finalize` are the events that became final, as inserts.
-    Spark does not run `normalise` and `cleanse` by themselves yet.
+    in one lane only: several are refused once their frontiers differ.  The output of `finalize`
+    are the events that became final, as inserts.
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants

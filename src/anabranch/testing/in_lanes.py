@@ -36,6 +36,7 @@ from anabranch.spark.pack.parcels import (
 )
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.write.formats import ElementsForm
+from anabranch.spark.write.reports import require_one_frontier
 from anabranch.testing.backends import Account, Pushed
 
 
@@ -128,6 +129,7 @@ class InLanes:
             store(parts, which, lane, self.warm)
             rows += made.rows
             records.append(LaneRecord.from_json(made.record.to_json()))
+        require_one_frontier(records)
         self.output += self._shown(rows)
         self.totals.add(records, self.trigger)
         self.trigger += 1

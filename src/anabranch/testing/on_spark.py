@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ from anabranch.testing.operators import Entry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.spark.pack.streams import Stream
+    from anabranch.spark.query.merge import Merged
     from anabranch.spark.query.running import RunningQuery
 
 
@@ -40,6 +42,7 @@ class OnSpark:
     entry: Entry
     payload: pa.Schema
     options: Mapping[str, Any]
+    lanes: int
     folder: Path
     is_temporary: bool
     output: list[Element] = field(default_factory=list)
@@ -60,14 +63,10 @@ class OnSpark:
         options: Mapping[str, Any],
     ) -> "OnSpark":
         """Begin in a new folder."""
-        if entry.view is None:
-            message = "engine: Spark does not run this operator by itself yet"
-            raise UsageError(message)
         place = Path(tempfile.mkdtemp(prefix="anabranch-engine-") if folder is None else folder)
-        all_options = {**options, **entry.spark_options, "lanes": lanes}
-        made = cls(spark, entry, schema.payload, all_options, place, folder is None)
+        entry.operator(schema, options)  # raises now if an option does not exist
+        made = cls(spark, entry, schema.payload, options, lanes, place, folder is None)
         (place / "in").mkdir(parents=True)
-        pq.write_table(made._table([]), place / "columns.parquet")
         made._begin()
         return made
 
@@ -106,14 +105,26 @@ class OnSpark:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _begin(self) -> None:
-        import anabranch as ab
+        from anabranch.spark.columns import canonical_schema, spark_schema
+        from anabranch.spark.pack.streams import elements
 
-        columns = self.spark.read.parquet(str(self.folder / "columns.parquet")).schema
+        columns = spark_schema(canonical_schema(self._table([]).schema, where="engine"))
         rows = self.spark.readStream.schema(columns).parquet(str(self.folder / "in"))
-        build = getattr(ab, self.entry.call)
-        built = build(ab.elements(rows, replica="replica", order="file"), **self.options)
-        sink: dict[str, Any] = {str(self.entry.view): self.folder / "out"}
+        built = self._built(elements(rows, replica="replica", order="file"))
+        sink: dict[str, Any] = {self.entry.view: self.folder / "out"}
         self.query = built.start(self.folder / "checkpoint", interval="0 seconds", **sink)
+
+    def _built(self, stream: "Stream") -> "Merged":
+        """What the public call makes of the stream; without one, the operator by itself."""
+        import anabranch as ab
+        from anabranch.spark.query.merge import Asked, Hosted, build
+
+        if self.entry.call is not None:
+            options = {**self.options, **self.entry.spark_options, "lanes": self.lanes}
+            made: Merged = getattr(ab, self.entry.call)(stream, **options)
+            return made
+        hosted = Hosted(lambda columns: self.entry.operator(columns, self.options), "engine")
+        return replace(build([stream], Asked(lanes=self.lanes)), hosted=hosted)
 
     def _running(self) -> "RunningQuery":
         if self.query is None:
@@ -125,7 +136,11 @@ class OnSpark:
         """Wait until everything that is there was merged, and read what came out."""
         running = self._running()
         assert running.query is not None
-        running.query.processAllAvailable()
+        try:
+            running.query.processAllAvailable()
+        except Exception:
+            running.wait()  # raises what ended the query, in our words
+            raise
         for trigger in sorted(set(self.folder.glob("out/trigger-*")) - self.seen):
             self.seen.add(trigger)
             self.output += self._read(trigger)

@@ -1,7 +1,7 @@
 """The operators that an `Engine` can run: a new one is one more entry here.
 
 An entry says how the operator is made from the options of `engine`, what its reference is, and
-which public call runs it on Spark.
+which view of a query on Spark has its output.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,16 +46,17 @@ Unary: TypeAlias = Normalise | Cleanse | Finalize
 class Entry:
     """How an operator is made, what it means, and what shows it on Spark.
 
-    `call` is the public function that runs it on Spark, `spark_options` what that needs beside
-    the options, and `view` the view with its output, None if no public call runs it alone.
-    Of an operator whose view is `final` the output are the events that it reports as final.
+    `call` is the public function that runs it on Spark, and `spark_options` what that needs
+    beside the options; without one the query of these functions hosts the operator itself.
+    `view` is the view with its output: of an operator whose view is `final` the output are the
+    events that it reports as final.
     """
 
     operator: Callable[[ElementSchema, Options], Operator]
     reference: Callable[[Options], Reference]
-    view: str | None = None
-    call: str = "merge"
-    spark_options: Options = field(default_factory=lambda: {"assume_complete": True})
+    view: str = "elements"
+    call: str | None = None
+    spark_options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,12 +206,19 @@ def _plain(
     return Entry(made, lambda _: reference(), **on_spark)
 
 
+COMPLETE: Final = {"assume_complete": True}
+"""An input that only pushes is complete from the beginning, as on every engine."""
+
 OPERATORS: Final[Mapping[str, Entry]] = {
-    "merge": Entry(_merge, MergeReference.of, view="elements"),
+    "merge": Entry(_merge, MergeReference.of, call="merge", spark_options=COMPLETE),
     "normalise": _plain(NormaliseOperator, lambda: StreamReference(Normalise())),
     "cleanse": _plain(CleanseOperator, lambda: StreamReference(Cleanse())),
-    "finalize": _plain(FinalizeOperator, lambda: StreamReference(Finalize()), view="final"),
-    "union": _plain(
-        UnionOperator, UnionReference, view="elements", call="union", spark_options={}
+    "finalize": _plain(
+        FinalizeOperator,
+        lambda: StreamReference(Finalize()),
+        view="final",
+        call="merge",
+        spark_options=COMPLETE,
     ),
+    "union": _plain(UnionOperator, UnionReference, call="union"),
 }

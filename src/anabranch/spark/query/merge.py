@@ -13,16 +13,16 @@ are; by itself its views are batches of what is there, and `start` follows what 
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import Route
+from anabranch.operators.contract import Operator, Route
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
@@ -65,6 +65,17 @@ class Asked:
     gaps: bool = False
     strict: bool = False
     assume_complete: bool = False
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """An operator that runs in the place of a merge, made for the columns of its inputs."""
+
+    make: Callable[[ElementSchema], Operator]
+    meaning: str
+
+
+UNION: Final = Hosted(UnionOperator, "union: all events of all inputs")
 
 
 def merge(
@@ -121,7 +132,7 @@ def union(
     made = [one if isinstance(one, Stream | Inbox) else elements(one) for one in inputs]
     asked = Asked(lanes=lanes, usual_lanes=cores(), strict=strict)
     built = build(made, asked, replicas=replicas, quarantine=quarantine)
-    return replace(built, unites=True)
+    return replace(built, hosted=UNION)
 
 
 def build(
@@ -170,8 +181,8 @@ class Merged:
     quarantine: str | None = None
     kept: MergeOperator | None = None
     """The operator of the run that is continued."""
-    unites: bool = False
-    """All events of all inputs (`ab.union`), not copies of one stream."""
+    hosted: Hosted | None = None
+    """The operator that the lanes run if it is not a merge of copies."""
 
     def elements(self) -> "DataFrame":
         """Elements with stables; sorted by `seq` they are a valid physical stream."""
@@ -190,16 +201,22 @@ class Merged:
         return self._view(LATE)
 
     @property
-    def operator(self) -> MergeOperator | UnionOperator:
+    def operator(self) -> Operator:
         """What the lanes run; a policy that the case does not support is rejected by name."""
-        if self.unites:
-            return UnionOperator(self.schema)
+        if self.hosted is not None:
+            return self.hosted.make(self.schema)
         policy = self.asked.policy or DEFAULT
         return self.kept or MergeOperator.of(self.schema, self.choice, policy)
 
     @property
+    def label(self) -> str:
+        """What a run and its checkpoint record: the case of a merge, else the name."""
+        operator = self.operator
+        return operator.label if isinstance(operator, MergeOperator) else operator.name
+
+    @property
     def policy(self) -> str:
-        """The policy as a run records it; union has no choices."""
+        """The policy as a run records it; other operators than a merge have no choices."""
         return str(self.kept.policy if self.kept else self.asked.policy or DEFAULT)
 
     @property
@@ -216,7 +233,7 @@ class Merged:
         """What every lane must know; `final`: it reports the events that become final."""
         newcomers = None if self.asked.assume_complete else int(FOREVER_UNITS)
         operator = self.operator
-        pipeline = (PipelineStep(operator.name, operator, operator.label),)
+        pipeline = (PipelineStep(operator.name, operator, self.label),)
         return LaneSpec(
             self.id,
             self.lanes,
@@ -233,7 +250,7 @@ class Merged:
         by_start = self.operator.route is Route.START
         by = "start" if by_start else "start and payload"
         lines = [
-            "union: all events of all inputs" if self.unites else explain_choice(self.choice),
+            self.hosted.meaning if self.hosted else explain_choice(self.choice),
             f"lanes: {self.lanes}, by {by}; fixed at the first start, in the checkpoint",
             f"order within a replica: {self.copies.ordered_by}",
             f"policy: {self.policy}",
@@ -293,7 +310,8 @@ class Merged:
         asked = self.asked
         policy = asked.policy or Policy.parse(run.policy)
         lanes = asked.lanes or run.lanes
-        if self.unites or run.case == UnionOperator.label:  # compared with the run's record
+        is_merge = run.case in [case.value for case in MergeCase]
+        if self.hosted is not None or not is_merge:  # compared with the run's record
             return replace(self, lanes=lanes)
         if asked.case is not None:
             kept = MergeOperator.of(self.schema, self.choice, policy)

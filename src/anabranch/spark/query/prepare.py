@@ -181,7 +181,7 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
     return runs.Run(
         run=found.run if found else runs.new_id(),
         lanes=merged.lanes,
-        case=merged.operator.label,
+        case=merged.label,
         time=merged.schema.time.value,
         columns=tuple(f"{field.name}: {field.type}" for field in payload),
         founders=found.founders if found else merged.copies.founders,
