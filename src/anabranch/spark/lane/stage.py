@@ -67,7 +67,7 @@ def _whole(spec: LaneSpec) -> Callable[[pa.Table], pa.Table]:
     columns = LANE_ARROW if spec.after is None else STAGE_ARROW
 
     def work(table: pa.Table) -> pa.Table:
-        from anabranch.spark.lane.processor import opened, record_row, wired
+        from anabranch.spark.lane.work import opened, record_row, wired
 
         parcels, passed = opened(table.to_pylist(), spec)
         made = make(parcels[0].lane, spec.new_lane(), parcels, spec)
