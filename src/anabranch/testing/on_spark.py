@@ -148,7 +148,8 @@ class OnSpark:
         self.account = {
             name: Counter(one.buckets) for name, one in replicas.items() if one.rows
         }
-        self.expelled = {n for n, one in replicas.items() if one.standing == "detached"}
+        if self.entry.has_members:
+            self.expelled = {n for n, one in replicas.items() if one.standing == "detached"}
 
     def _table(self, pushed: Sequence[Pushed]) -> pa.Table:
         schema = ElementSchema(TimeType.BIGINT, self.payload, has_replica=True)

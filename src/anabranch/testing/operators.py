@@ -49,7 +49,8 @@ class Entry:
     `call` is the public function that runs it on Spark, and `spark_options` what that needs
     beside the options; without one the query of these functions hosts the operator itself.
     `view` is the view with its output: of an operator whose view is `final` the output are the
-    events that it reports as final.
+    events that it reports as final.  `has_members`: inputs attach and leave; an operator of one
+    input has none.
     """
 
     operator: Callable[[ElementSchema, Options], Operator]
@@ -57,6 +58,7 @@ class Entry:
     view: str = "elements"
     call: str | None = None
     spark_options: Options = field(default_factory=dict)
+    has_members: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,19 +208,23 @@ def _plain(
     return Entry(made, lambda _: reference(), **on_spark)
 
 
+def _unary(
+    operator: Callable[[ElementSchema], Operator], reference: type[Unary], **on_spark: Any
+) -> Entry:
+    """An operator of one input, without options."""
+    made = _plain(operator, lambda: StreamReference(reference()), **on_spark)
+    return replace(made, has_members=False)
+
+
 COMPLETE: Final = {"assume_complete": True}
 """An input that only pushes is complete from the beginning, as on every engine."""
 
 OPERATORS: Final[Mapping[str, Entry]] = {
     "merge": Entry(_merge, MergeReference.of, call="merge", spark_options=COMPLETE),
-    "normalise": _plain(NormaliseOperator, lambda: StreamReference(Normalise())),
-    "cleanse": _plain(CleanseOperator, lambda: StreamReference(Cleanse())),
-    "finalize": _plain(
-        FinalizeOperator,
-        lambda: StreamReference(Finalize()),
-        view="final",
-        call="merge",
-        spark_options=COMPLETE,
+    "normalise": _unary(NormaliseOperator, Normalise),
+    "cleanse": _unary(CleanseOperator, Cleanse),
+    "finalize": _unary(
+        FinalizeOperator, Finalize, view="final", call="merge", spark_options=COMPLETE
     ),
     "union": _plain(UnionOperator, UnionReference, call="union"),
 }
