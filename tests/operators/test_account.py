@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, route, runs, step
-from step_account import StepAccount
 
 from anabranch.model.notation import parse
 from anabranch.operators.contract import Arrival, Bucket, Reason, Resolved, StepResult
 from anabranch.operators.merge.state import MergeState
+from anabranch.testing.step_account import StepAccount
 from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 three_replicas = replicas(min_inputs=3, max_inputs=3).flatmap(interleavings)

@@ -18,7 +18,6 @@ from merge_driver import SCHEMA, batch_of, cuts, runs
 from merge_r4_driver import quarrels_r4
 from ordered_driver import ordered_quarrels
 from state_store import Store
-from step_account import StepAccount
 from unary_driver import broken_streams, streams
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
@@ -37,6 +36,7 @@ from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator
+from anabranch.testing.step_account import StepAccount
 from anabranch.testing.strategies import interleavings, quarrels, replicas
 
 

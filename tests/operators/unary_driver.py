@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from step_account import StepAccount
 
 from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -15,6 +14,7 @@ from anabranch.model.history import Reason as Broken
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import REASONS, Arrival, Bucket, Inputs, StepResult
+from anabranch.testing.step_account import StepAccount
 from anabranch.testing.strategies import histories, presentations
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))

@@ -5,42 +5,60 @@ Both know the operator contract and nothing of any operator.
 
 import pickle
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-import numpy as np
-
-from anabranch.batch.batch import FOREVER_UNITS, Codes
+from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.codec import from_elements, to_elements
-from anabranch.model.element import Element
+from anabranch.model.element import Adjust, Element, Insert
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import (
+    REASONS,
     Arrival,
     Attach,
     Bucket,
     ControlEntry,
     Detach,
+    Gap,
     Inputs,
     Operator,
     Outcome,
+    Reason,
     Released,
     StepResult,
 )
+from anabranch.testing.ledger import Account, Ledger
+from anabranch.testing.step_account import StepAccount
+
+COUNTED: Final = ("conflicts", "missing", "added_adjusts", "added_inserts")
+"""What every step counts, and a progress record too."""
 
 Pushed: TypeAlias = tuple[str, int, list[Element]]
 """An input, its attachment, and consecutive elements of it."""
 
-Account: TypeAlias = dict[str, Counter[str]]
-"""By input and bucket."""
-
 
 class Backend(Protocol):
-    """What an `Engine` asks for."""
+    """What an `Engine` asks for; `reasons` and `gaps` are None where nobody reports them."""
 
     output: list[Element]
-    account: Account
     expelled: set[str]
+
+    @property
+    def account(self) -> Account:
+        """By input and bucket the number of elements."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Conflicts, missing identities, and events that are remembered."""
+
+    @property
+    def reasons(self) -> Sequence[Reason] | None:
+        """Why each element is in its bucket, in the order of pushing."""
+
+    @property
+    def gaps(self) -> Sequence[Gap] | None:
+        """The missing identities by name."""
 
     def control(self, entry: ControlEntry) -> None:
         """An input comes or leaves."""
@@ -67,6 +85,18 @@ class Reference(Protocol):
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
         """Who is to be detached after these elements of a step."""
 
+    @property
+    def conflicts(self) -> int:
+        """How many events the deciding inputs deny although the output had promised them."""
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The identities of the output that a deciding input never mentioned."""
+
+    @property
+    def live(self) -> int:
+        """How many events are remembered."""
+
 
 @dataclass
 class Stepwise:
@@ -74,8 +104,36 @@ class Stepwise:
 
     reference: Reference
     output: list[Element] = field(default_factory=list)
-    account: Account = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
     expelled: set[str] = field(default_factory=set)
+
+    @property
+    def account(self) -> Account:
+        """By input and bucket the number of elements."""
+        return self.ledger.account
+
+    @property
+    def reasons(self) -> Sequence[Reason]:
+        """Why each element is in its bucket."""
+        return self.ledger.reasons
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """The missing identities by name."""
+        return self.reference.gaps
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What the reference counts, and what it emits that no single element asked for."""
+        one, kinds = self.reference, Counter(type(element) for element in self.output)
+        buckets = Counter(reason.bucket for reason in self.ledger.reasons)
+        return {
+            "conflicts": one.conflicts,
+            "missing": len(one.gaps),
+            "added_adjusts": kinds[Adjust] - buckets[Bucket.CORRECTED],
+            "added_inserts": kinds[Insert] - self.ledger.reasons.count(Reason.FIRST),
+            "live": one.live,
+        }
 
     def control(self, entry: ControlEntry) -> None:
         """An input comes or leaves."""
@@ -87,14 +145,14 @@ class Stepwise:
         """Take the elements one by one."""
         found: list[tuple[str, Element, Outcome]] = []
         for name, _, elements in pushed:
-            counts = self.account.setdefault(name, Counter())
             for element in elements:
                 if name in self.expelled:
-                    counts[Bucket.VIOLATION.word] += 1
+                    self.ledger.add(name, [element], [Reason.EXPELLED])
                     continue
                 outcome = self.reference.push(name, element)
-                counts[outcome.bucket.word] += 1
+                # What it resolves came before it: nothing is held and released by one element.
                 self._note(outcome.output, outcome.resolved)
+                self.ledger.add(name, [element], [outcome.reason])
                 found.append((name, element, outcome))
         for name in self.reference.violators(found):
             self.control(Detach(name))
@@ -110,9 +168,7 @@ class Stepwise:
     def _note(self, output: Sequence[Element], resolved: Sequence[Released]) -> None:
         self.output += output
         for one in resolved:
-            counts = self.account[one.replica]
-            counts[Bucket.PENDING.word] -= 1
-            counts[one.reason.bucket.word] += 1
+            self.ledger.resolve(*one)
 
 
 @dataclass
@@ -126,7 +182,10 @@ class Compiled:
     shows_final: bool = False
     check_every: int = 1
     output: list[Element] = field(default_factory=list)
-    account: Account = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    gaps: list[Gap] = field(default_factory=list)
+    steps_account: StepAccount = field(default_factory=StepAccount)
+    counted: Counter[str] = field(default_factory=Counter)
     expelled: set[str] = field(default_factory=set)
     saved: dict[str, bytes] = field(default_factory=dict)
     mark: int | None = None
@@ -135,24 +194,43 @@ class Compiled:
     def __post_init__(self) -> None:
         self.state = self.operator.empty()
 
+    @property
+    def account(self) -> Account:
+        """By input and bucket the number of elements."""
+        return self.ledger.account
+
+    @property
+    def reasons(self) -> Sequence[Reason]:
+        """Why each element is in its bucket."""
+        return self.ledger.reasons
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What the steps counted, and what the state remembers now."""
+        return {name: self.counted[name] for name in COUNTED} | {"live": self.state.live}
+
     def control(self, entry: ControlEntry) -> None:
         """An input comes or leaves."""
         self.expelled.discard(entry.input)
-        self._note(self.state.step(Inputs(control=(entry,))))
+        result = self.state.step(Inputs(control=(entry,)))
+        self._judge((), result)
+        self._note(result)
 
     def step(self, pushed: Sequence[Pushed]) -> None:
         """Take the elements in one step."""
-        arrivals = []
-        for name, attachment, elements in pushed:
-            if name in self.expelled:
-                counts = self.account.setdefault(name, Counter())
-                counts[Bucket.VIOLATION.word] += len(elements)
-            else:
-                batch = from_elements(elements, self.operator.schema)
-                arrivals.append(Arrival(name, batch, attachment=attachment))
+        taken = [one for one in pushed if one[0] not in self.expelled]
+        arrivals = [
+            Arrival(name, from_elements(some, self.operator.schema), attachment=number)
+            for name, number, some in taken
+        ]
         result = self.state.step(Inputs(arrivals=tuple(arrivals)))
-        for arrival, buckets in zip(arrivals, result.buckets, strict=True):
-            _add(self.account.setdefault(arrival.input, Counter()), buckets)
+        self._judge(arrivals, result)
+        codes = iter(result.reasons)
+        for name, _, elements in pushed:
+            found = [Reason.EXPELLED] * len(elements)
+            if name not in self.expelled:
+                found = [REASONS[code] for code in next(codes)]
+            self.ledger.add(name, elements, found)
         self._note(result)
 
     def restart(self) -> None:
@@ -175,18 +253,20 @@ class Compiled:
         shown = result.final if self.shows_final else result.output
         assert shown is not None, f"{self.operator.name} reports nothing that became final"
         self.output += to_elements(shown)
-        for resolved in result.resolved:
-            counts = self.account[resolved.replica]
-            counts[Bucket.PENDING.word] -= len(resolved.batch)
-            _add(counts, resolved.buckets)
+        self.gaps += result.gaps
+        for count in COUNTED:
+            self.counted[count] += getattr(result, count)
         for name in result.violators:
             self.control(Detach(name))
             self.expelled.add(name)
 
-
-def _add(counts: Counter[str], buckets: Codes) -> None:
-    for code, count in zip(*np.unique(buckets, return_counts=True), strict=True):
-        counts[Bucket(int(code)).word] += int(count)
+    def _judge(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
+        """The reasons explain the output; what was pending before this step is decided."""
+        self.steps_account.add(arrivals, result)
+        assert self.steps_account.adds_up, self.steps_account
+        for one in result.resolved:
+            for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
+                self.ledger.resolve(one.replica, element, REASONS[code])
 
 
 def time_of(entry: Attach) -> Time | None:

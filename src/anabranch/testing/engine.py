@@ -25,6 +25,13 @@ What is promised, on every engine and from one version to the next:
   compare `history`, or `anabranch.model.history.replay` of the outputs.
 * `account` has for each input the number of its elements in each bucket; they add up to what
   was pushed and cut.  Which of several inputs brought an event may differ between engines.
+* `counts` has `conflicts` (events that a deciding input denies although the output had promised
+  them), `missing` (identities of the output that a deciding input never mentioned),
+  `added_adjusts` and `added_inserts` (elements of the output that no single input element asked
+  for), and `live`: the events that are remembered, none once all is final.
+* The reference and the kernel also name what is missing (`gaps`), and the reason of each
+  element in the order of pushing (`reasons`, names of `anabranch.operators.contract.Reason`).
+  On the other engines both are None.
 * Nothing of an engine's state can be reached: a test that is written here outlives the state.
 
 >>> with engine("kernel", case="r3") as merge:
@@ -39,7 +46,7 @@ What is promised, on every engine and from one version to the next:
 (1, 1)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -56,7 +63,7 @@ from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Attach, Bucket, Detach
-from anabranch.testing.backends import Backend, Compiled, Stepwise
+from anabranch.testing.backends import COUNTED, Backend, Compiled, Stepwise
 from anabranch.testing.operators import OPERATORS, Entry
 
 if TYPE_CHECKING:
@@ -143,6 +150,23 @@ class Engine:
             name: {bucket.word: found.get(bucket.word, 0) for bucket in Bucket}
             for name, found in self._backend.account.items()
         }
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What the steps counted so far, and the events that are remembered: `live`."""
+        return {name: self._backend.counts.get(name, 0) for name in (*COUNTED, "live")}
+
+    @property
+    def reasons(self) -> tuple[str, ...] | None:
+        """The name of each element's reason, in the order of pushing; None on some engines."""
+        found = self._backend.reasons
+        return None if found is None else tuple(reason.name for reason in found)
+
+    @property
+    def gaps(self) -> tuple[tuple[str, int, Hashable], ...] | None:
+        """What is missing: (input, start, payload); None on some engines."""
+        found = self._backend.gaps
+        return None if found is None else tuple((g.replica, g.start, g.payload) for g in found)
 
     def close(self) -> None:
         """Stop what runs; what came out can still be read."""

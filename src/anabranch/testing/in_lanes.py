@@ -6,7 +6,7 @@ has nothing but what was saved.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,7 +37,8 @@ from anabranch.spark.pack.parcels import (
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.write.formats import ElementsForm
 from anabranch.spark.write.reports import require_one_frontier
-from anabranch.testing.backends import Account, Pushed
+from anabranch.testing.backends import COUNTED, Pushed
+from anabranch.testing.ledger import Account
 
 
 class Parts(dict[tuple[str], tuple[bytes]]):
@@ -74,12 +75,20 @@ class InLanes:
     totals: Totals = field(default_factory=Totals)
     warm: WarmCopies = field(default_factory=WarmCopies)
     trigger: int = 0
+    reasons: None = None
+    gaps: None = None
 
     def __post_init__(self) -> None:
         pipeline = (PipelineStep(self.operator.name, self.operator),)
         order = Order(self.operator.schema)
         self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
         self.stores = [Parts() for _ in range(self.lanes)]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What the records of the lanes add up to."""
+        made = {name: self.totals.output.get(name, 0) for name in COUNTED}
+        return made | {"live": self.totals.live}
 
     def control(self, entry: ControlEntry) -> None:
         """An entry of the control log, in every lane."""

@@ -23,7 +23,8 @@ from anabranch.errors import UsageError
 from anabranch.model.element import Element, Insert
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Attach, ControlEntry
-from anabranch.testing.backends import Account, Pushed
+from anabranch.testing.backends import COUNTED, Pushed
+from anabranch.testing.ledger import Account
 from anabranch.testing.operators import Entry
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class OnSpark:
     files: int = 0
     seen: set[Path] = field(default_factory=set)
     query: "RunningQuery | None" = None
+    counts: dict[str, int] = field(default_factory=dict)
+    reasons: None = None
+    gaps: None = None
 
     @classmethod
     def start(
@@ -144,7 +148,9 @@ class OnSpark:
         for trigger in sorted(set(self.folder.glob("out/trigger-*")) - self.seen):
             self.seen.add(trigger)
             self.output += self._read(trigger)
-        replicas = running.totals.replicas
+        totals, replicas = running.totals, running.totals.replicas
+        self.counts = {name: totals.output.get(name, 0) for name in COUNTED}
+        self.counts |= {"live": totals.live}
         self.account = {
             name: Counter(one.buckets) for name, one in replicas.items() if one.rows
         }

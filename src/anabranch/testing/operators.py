@@ -10,14 +10,17 @@ from typing import Any, Final, TypeAlias
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError, ViolationError
-from anabranch.model.element import Element, Stable
+from anabranch.model.element import Element, Event, Stable
+from anabranch.model.frozen import Status, status
 from anabranch.model.notation import show_element
 from anabranch.model.properties import MergeCase
+from anabranch.model.time import Time
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import (
     Attach,
     Bucket,
     ControlEntry,
+    Gap,
     Operator,
     Outcome,
     Reason,
@@ -122,6 +125,24 @@ class MergeReference:
             return (), ()
         return (change.output, change.resolved) if hasattr(change, "output") else (change, ())
 
+    @property
+    def conflicts(self) -> int:
+        """Events that a deciding replica denies although the output had promised them."""
+        return int(self.merge.conflicts)
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """What deciding replicas never mentioned; ordered merges do not look for it."""
+        found = getattr(self.merge, "missing", ())
+        return [Gap(name, int(start), payload) for name, (start, payload) in found]
+
+    @property
+    def live(self) -> int:
+        """Identities that may still change; of an ordered merge, inserts that are held."""
+        if isinstance(self.merge, MergeR3 | MergeR4):
+            return len(self.merge.nodes)
+        return sum(len(one.held) for one in self.merge.replicas.values())
+
     def push(self, name: str, element: Element) -> Outcome:
         """Take the next element of a replica."""
         outcome: Outcome = self.merge.push(name, element)
@@ -144,6 +165,15 @@ class StreamReference:
     """The reference of an operator of one input."""
 
     operator: Unary
+    conflicts: int = 0
+    gaps: Sequence[Gap] = ()
+
+    @property
+    def live(self) -> int:
+        """Events that are not final, or wait for others."""
+        if isinstance(self.operator, Normalise):
+            return sum(own.total() for own in self.operator.live.values())
+        return self.operator.waiting.total()
 
     def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
         """The one input is always there."""
@@ -175,6 +205,15 @@ class UnionReference:
     """The reference of union."""
 
     union: Union = field(default_factory=Union)
+    conflicts: int = 0
+    gaps: Sequence[Gap] = ()
+
+    @property
+    def live(self) -> int:
+        """Events of attached inputs that the output's frontier has not made final."""
+        held = (one.live for one in self.union.inputs.values())
+        frontier = self.union.frontier
+        return sum(n for own in held for e, n in own.items() if not is_final(e, frontier))
 
     def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
         """An input comes or leaves."""
@@ -190,6 +229,11 @@ class UnionReference:
         """None: union has no policy."""
         del found
         return ()
+
+
+def is_final(event: Event, frontier: Time) -> bool:
+    """Whether a stable at this time leaves nothing to change about the event."""
+    return status(event.start, event.end, frontier=frontier) is Status.FROZEN
 
 
 def _plain(

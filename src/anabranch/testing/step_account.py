@@ -28,7 +28,9 @@ class StepAccount:
     added_inserts: int = 0
     missing: int = 0
 
-    def add(self, arrivals: Sequence[Arrival], result: StepResult, *, stables: bool = True):
+    def add(
+        self, arrivals: Sequence[Arrival], result: StepResult, *, stables: bool = True
+    ) -> None:
         """Add one step; `stables=False` if another lane counts them."""
         for arrival, reasons in zip(arrivals, result.reasons, strict=True):
             kind = arrival.batch.kind
@@ -49,9 +51,11 @@ class StepAccount:
         return self.reasons.setdefault(name, Counter())
 
     def because(self, reason: Reason) -> int:
+        """How many elements have this reason."""
         return sum(some[reason] for some in self.reasons.values())
 
     def bucket(self, bucket: Bucket) -> int:
+        """How many elements are in this bucket."""
         return sum(self.because(reason) for reason in REASONS if reason.bucket is bucket)
 
     @property
