@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numba import config
 
+pytest.register_assert_rewrite("stepped")
+
 
 @pytest.fixture(autouse=True)
 def _words_wrap() -> Iterator[None]:
