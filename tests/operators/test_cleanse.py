@@ -1,19 +1,25 @@
-"""Laws of cleanse: only final events, in one order, for reference and kernel."""
+"""Laws of cleanse: only final events, in one order, on every engine."""
 
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unary_driver import SCHEMA, bags, batch_of, broken_streams, cuts, step, streams, violations
+from unary_laws import (
+    any_cut_any_restart,
+    bags,
+    broken_streams,
+    element_by_element,
+    streams,
+    whole,
+)
 
-from anabranch.batch.codec import from_elements, to_elements
+from anabranch import testing
+from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Insert, Stable
 from anabranch.model.frozen import Status, status
@@ -28,34 +34,23 @@ from anabranch.model.properties import (
 )
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import CleanseState, after_cleanse, release_order
-from anabranch.operators.reference.cleanse import Cleanse, payload_order
-from anabranch.operators.reference.ordered import MergeR1
-from anabranch.operators.reference.r4 import MergeR4
-from anabranch.testing.cases import load_cases
+from anabranch.operators.contract import Arrival, Inputs
+from anabranch.operators.reference.cleanse import payload_order
 from anabranch.testing.strategies import interleavings, presentations, replicas
 
-CASES = load_cases(Path(__file__).parents[1] / "cases" / "cleanse.case")
+SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
+
+
+def step(state, elements):
+    return state.step(Inputs((Arrival("input", from_elements(elements, SCHEMA)),)))
 
 
 def run(stream):
-    cleanse = Cleanse()
-    return [out for element in stream for out in cleanse.push(element)]
+    return whole(testing.engine("reference", "cleanse", check_every=1_000), stream)
 
 
 def events(output):
     return [element.event for element in output if isinstance(element, Insert)]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_reference_and_kernel_say_what_the_picture_says(case):
-    cleanse, state, said_so_far = Cleanse(), CleanseState(SCHEMA), []
-    for arrived, expected in case.steps():
-        elements = [element for _, element in arrived]
-        said = [out for element in elements for out in cleanse.push(element)]
-        assert said == list(expected), case.description
-        assert to_elements(step(state, batch_of(elements)).output) == said, case.description
-        said_so_far += said
-    assert History.of(said_so_far) == case.history, case.description
 
 
 def released_of(seen):
@@ -70,19 +65,25 @@ def released_of(seen):
     return bound, History.from_events(final)
 
 
+def judge(engine, seen):
+    out = replay(engine.output)
+    assert out.violations == ()
+    assert (out.frontier, out.history) == released_of(seen)
+    assert all(isinstance(element, Insert | Stable) for element in engine.output)
+    order = [(e.start, e.payload, e.end) for e in events(engine.output)]
+    assert order == sorted(order)
+
+
 @given(broken_streams())
 def test_output_is_valid_ordered_and_the_final_part_at_every_prefix(stream):
-    cleanse, output = Cleanse(), []
-    for count, element in enumerate(stream, start=1):
-        output += cleanse.push(element)
-        cleanse.check()
-        seen, said = replay(stream[:count]), replay(output)
-        assert tuple(cleanse.violations) == seen.violations
-        assert said.violations == ()
-        assert (said.frontier, said.history) == released_of(seen)
-    assert all(isinstance(element, Insert | Stable) for element in output)
-    order = [(e.start, e.payload, e.end) for e in events(output)]
-    assert order == sorted(order)
+    """On the reference, and the kernel emits and remembers the same after every element."""
+    element_by_element("cleanse", stream, judge, same_live=True)
+
+
+@given(st.data())
+def test_any_cut_any_restart_same_sequence(data):
+    """In one lane: several have an order and a frontier each."""
+    any_cut_any_restart("cleanse", data, judge, lanes=1)
 
 
 @given(streams())
@@ -103,36 +104,6 @@ def test_presentations_of_one_history_give_prefixes_of_one_sequence(data):
     assert one[:common] == other[:common]
 
 
-@given(st.data())
-def test_any_cut_any_restart_same_sequence(data):
-    stream = data.draw(broken_streams())
-    state, output, wrong = CleanseState(SCHEMA), [], []
-    for begin, end in pairwise([0, *data.draw(cuts(len(stream)))]):
-        result = step(state, batch_of(stream[begin:end]))
-        state.check()
-        output += to_elements(result.output)
-        broken = violations(result, stream[begin:end])
-        wrong += [(begin + one.position, one.reason) for one in broken]
-        seen, said = replay(stream[:end]), replay(output)
-        assert said.violations == ()
-        assert (said.frontier, said.history) == released_of(seen)
-        assert wrong == [(v.position, v.reason) for v in seen.violations]
-        if data.draw(st.booleans()):
-            state = CleanseState.from_parts(state.parts().written, SCHEMA)
-            state.check()
-    assert events(output) == events(run(stream))
-
-
-@given(broken_streams())
-def test_kernel_says_what_the_reference_says_after_every_element(stream):
-    state, reference = CleanseState(SCHEMA), Cleanse()
-    for element in stream:
-        assert to_elements(step(state, batch_of([element])).output) == list(
-            reference.push(element)
-        )
-        assert state.live == reference.waiting.total()
-
-
 @pytest.mark.parametrize("case", MergeCase)
 @given(st.data())
 def test_the_output_has_the_properties_that_are_promised(case, data):
@@ -149,20 +120,21 @@ def test_what_cleanse_makes_of_properties():
     assert cheapest(after_cleanse(strict)) is MergeCase.R0
 
 
-@pytest.mark.parametrize("merge", [MergeR1, MergeR4], ids=["C+LM R1", "C+LM R4"])
+@pytest.mark.parametrize("case", ["r1", "r4"], ids=["C+LM R1", "C+LM R4"])
 @given(st.data())
-def test_lmerge_section_6_d_cleanse_in_front_of_each_input(merge, data):
+def test_lmerge_section_6_d_cleanse_in_front_of_each_input(case, data):
     streams = data.draw(replicas(case=MergeCase.R4, history=bags()))
     inputs = [run(stream) for stream in streams]
     assert missing_for(observe(inputs), MergeCase.R1) == ()
-    merge, output = merge(), []
-    for number in range(len(inputs)):
-        merge.attach(str(number))
-    for number, element in data.draw(interleavings(inputs)):
-        output += merge.push(str(number), element).output
-        assert replay(output).violations == ()
-    assert History.of(output) == History.of(streams[0])
-    assert events(output) == events(max(inputs, key=len))
+    with testing.engine("reference", case=case) as merge:
+        for number in range(len(inputs)):
+            merge.attach(str(number))
+        for number, element in data.draw(interleavings(inputs)):
+            merge.push(str(number), [element])
+            merge.cut()
+            assert replay(merge.output).violations == ()
+    assert merge.history == History.of(streams[0])
+    assert events(merge.output) == events(max(inputs, key=len))
 
 
 def test_erratum_l13_order_and_stable_are_kept():
@@ -176,39 +148,39 @@ def test_erratum_l13_equal_starts_come_in_one_order_wherever_the_stables_are():
     assert events(one) == events(other)
 
 
-def test_erratum_l13_an_event_without_end_blocks_what_is_behind_it():
-    cleanse = Cleanse()
-    for element in parse("insert a 1..forever; insert b 2..3"):
-        cleanse.push(element)
-    assert cleanse.push(Stable(1_000_000)) == (Stable(1),)
-    assert cleanse.push(Stable(2_000_000)) == ()
-    assert events(cleanse.push(Stable(FOREVER))) == [
-        Insert("a", 1, FOREVER).event,
-        Insert("b", 2, 3).event,
-    ]
+def test_erratum_l13_an_event_without_end_blocks_what_is_behind_it(local_engine):
+    with local_engine("cleanse", lanes=1) as cleanse:
+        cleanse.push("input", "insert a 1..forever; insert b 2..3")
+        assert cleanse.cut() == ()
+        cleanse.push("input", [Stable(1_000_000)])
+        assert cleanse.cut() == (Stable(1),)
+        cleanse.push("input", [Stable(2_000_000)])
+        assert cleanse.cut() == ()
+        cleanse.push("input", [Stable(FOREVER)])
+        assert events(cleanse.cut()) == [Insert("a", 1, FOREVER).event, Insert("b", 2, 3).event]
 
 
 def test_state_forgets_what_is_released():
     state = CleanseState(SCHEMA)
     for time in range(0, 40_000, 40):
         some = [Insert(f"p{i}", time + i, time + i + 90) for i in range(40)]
-        step(state, batch_of([*some, Stable(time)]))
+        step(state, [*some, Stable(time)])
     state.check()
     assert state.live < 200
     assert state.groups.stored < 3_000
     assert len(state.line) < 200
-    step(state, batch_of([Stable(FOREVER)]))
+    step(state, [Stable(FOREVER)])
     assert state.live == 0
     assert repr(state).startswith("CleanseState(")
 
 
 def test_a_blocked_step_looks_at_nothing_but_what_passes_the_frontier():
     state = CleanseState(SCHEMA)
-    step(state, batch_of([Insert("blocks", 0, FOREVER)]))
+    step(state, [Insert("blocks", 0, FOREVER)])
     visits = []
     for time in range(1, 50):
         some = [Insert(f"p{time}-{i}", time, time + 1) for i in range(10)]
-        visits.append(step(state, batch_of([*some, Stable(time)])).counts["visits"])
+        visits.append(step(state, [*some, Stable(time)]).counts["visits"])
     assert visits == [1] + [10] * 48
     state.check()
 
@@ -230,12 +202,10 @@ KINDS = {
 @given(st.randoms(use_true_random=False))
 def test_kernel_orders_payloads_as_the_reference_does(kind, random):
     arrow, values = KINDS[kind]
-    schema = ElementSchema(TimeType.BIGINT, pa.schema({"p": arrow}))
     stream = [Insert(value, 1, end) for value in values for end in (3, 2)]
     random.shuffle(stream)
-    output = to_elements(
-        step(CleanseState(schema), from_elements([*stream, Stable(9)], schema)).output
-    )
+    kernel = testing.engine("kernel", "cleanse", payload=pa.schema({"p": arrow}))
+    output = whole(kernel, [*stream, Stable(9)])
     expected = sorted(stream, key=lambda e: (payload_order(e.payload), e.end))
     said, ordered = (
         [(payload_order(e.payload), e.end) for e in some] for some in (output[:-1], expected)
@@ -271,9 +241,8 @@ def test_zeros_and_nans_of_any_sign_are_one_payload_in_the_order():
 
 
 def test_without_payload_columns_the_order_is_start_and_end():
-    schema = ElementSchema(TimeType.BIGINT, pa.schema({}))
     stream = [Insert((), 2, 3), Insert((), 1, 5), Insert((), 1, 4), Stable(9)]
-    output = to_elements(step(CleanseState(schema), from_elements(stream, schema)).output)
+    output = whole(testing.engine("kernel", "cleanse", payload=pa.schema({})), stream)
     assert output == [Insert((), 1, 4), Insert((), 1, 5), Insert((), 2, 3), Stable(9)]
 
 

@@ -1,36 +1,40 @@
 """Finalize: at every prefix exactly the frozen events of the history, each once."""
 
 from collections import Counter
+from itertools import pairwise
 
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from unary_driver import step
+from unary_laws import any_cut_any_restart, cuts
 
+from anabranch import testing
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError
-from anabranch.model import Adjust, History, Insert, MergeCase, Stable
+from anabranch.model import Adjust, Insert, MergeCase, Stable
 from anabranch.model.frozen import Status, status
+from anabranch.model.history import replay
+from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.finalize import FinalizeState
 from anabranch.testing.strategies import replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 
 
-def final(state, elements):
-    result = step(state, from_elements(elements, SCHEMA))
+def step(state, elements):
+    result = state.step(Inputs((Arrival("input", from_elements(elements, SCHEMA)),)))
     assert len(result.output) == 0
-    return result.final
+    return result
 
 
-def frozen(prefix):
-    frontier = max((e.time for e in prefix if isinstance(e, Stable)), default=float("-inf"))
-    return Counter(
+def judge(engine, seen):
+    """The output are the frozen events."""
+    assert Counter(element.event for element in engine.output) == Counter(
         event
-        for event in History.of(prefix)
-        if status(event.start, event.end, frontier=frontier) is Status.FROZEN
+        for event in seen.history
+        if status(event.start, event.end, frontier=seen.frontier) is Status.FROZEN
     )
 
 
@@ -38,21 +42,19 @@ def frozen(prefix):
 @given(data=st.data())
 def test_any_cut_any_restart_exactly_what_is_frozen(case, data):
     (stream,) = data.draw(replicas(case=case, max_inputs=1, truncated=True))
-    state, at, said = FinalizeState(SCHEMA), 0, Counter()
-    parts, mark = {}, None
-    while at < len(stream):
-        size = len(stream) - at - data.draw(st.integers(0, len(stream) - at - 1))
-        output = final(state, stream[at : at + size])
-        at += size
-        said.update(element.event for element in to_elements(output))
-        state.check()
-        assert said == frozen(stream[:at])
-        saved = state.parts(since=mark)
-        parts |= saved.written
-        parts = {name: data for name, data in parts.items() if name not in saved.deleted}
-        mark = saved.mark
-        if data.draw(st.booleans()):
-            state = FinalizeState.from_parts(parts, SCHEMA)
+    ends = data.draw(cuts(len(stream)))
+    restarts = data.draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
+    for name in ("reference", "kernel"):
+        with testing.engine(name, "finalize") as finalize:
+            for (begin, end), again in zip(pairwise([0, *ends]), restarts, strict=True):
+                finalize.push("input", stream[begin:end])
+                finalize.restart() if again else finalize.cut()
+                judge(finalize, replay(stream[:end]))
+
+
+@given(data=st.data())
+def test_any_cut_any_restart_of_a_stream_that_breaks_promises(data):
+    any_cut_any_restart("finalize", data, judge)
 
 
 def test_a_state_of_another_operator_is_refused():
@@ -62,24 +64,23 @@ def test_a_state_of_another_operator_is_refused():
         FinalizeState.from_parts(CleanseState(SCHEMA).parts().written, SCHEMA)
 
 
-def test_what_is_only_half_frozen_waits():
-    state = FinalizeState(SCHEMA)
-    assert len(final(state, [Insert("a", 1, 5), Stable(5)])) == 0
-    assert to_elements(final(state, [Stable(6)])) == [Insert("a", 1, 5)]
+def test_what_is_only_half_frozen_waits(local_engine):
+    with local_engine("finalize") as finalize:
+        finalize.push("input", "insert a 1..5; stable 5")
+        assert finalize.cut() == ()
+        finalize.push("input", "stable 6")
+        assert finalize.cut() == (Insert("a", 1, 5),)
 
 
 def test_a_step_looks_only_at_what_it_freezes():
     """Operation counts are free of noise: an event that stays costs a frontier nothing."""
     state = FinalizeState(SCHEMA)
-    step(state, from_elements([Insert(f"p{i}", 0, 100 + i) for i in range(1_000)], SCHEMA))
-    visits = [
-        step(state, from_elements([Stable(time)], SCHEMA)).counts["visits"]
-        for time in (50, 99, 101, 103)
-    ]
+    step(state, [Insert(f"p{i}", 0, 100 + i) for i in range(1_000)])
+    visits = [step(state, [Stable(time)]).counts["visits"] for time in (50, 99, 101, 103)]
     assert visits == [0, 0, 1, 2]
     # Ends that were moved are found at their new time, and not before.
-    step(state, from_elements([Adjust("p500", 0, 600, 110)], SCHEMA))
-    output = final(state, [Stable(111)])
+    step(state, [Adjust("p500", 0, 600, 110)])
+    output = step(state, [Stable(111)]).final
     assert ("p500", 110) in {(e.payload, e.end) for e in to_elements(output)}
     assert len(output) == 9
     state.check()

@@ -18,7 +18,7 @@ from merge_driver import SCHEMA, batch_of, cuts, runs
 from merge_r4_driver import quarrels_r4
 from ordered_driver import ordered_quarrels
 from state_store import Store
-from unary_driver import broken_streams, streams
+from unary_laws import broken_streams, streams
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.codec import to_elements

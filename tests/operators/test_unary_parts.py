@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import cuts
 from state_store import Store
-from unary_driver import SCHEMA, batch_of, broken_streams, step
+from unary_laws import broken_streams, cuts
 
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -18,15 +17,32 @@ from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import CleanseState
+from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.normalise import NormaliseState
 from anabranch.operators.state import groups
 from anabranch.operators.state.blocks import BLOCK
 from anabranch.operators.state.codec import write_tables
+from anabranch.testing.step_account import StepAccount
 
+SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 KINDS = [NormaliseState, CleanseState, FinalizeState]
 kinds = pytest.mark.parametrize("state_of", KINDS)
 FAR = 1_000_000
+
+
+def batch_of(elements):
+    return from_elements(elements, SCHEMA)
+
+
+def step(state, batch):
+    """One step; its reasons explain its output."""
+    arrival, account = Arrival("input", batch), StepAccount()
+    result = state.step(Inputs((arrival,)))
+    account.add([arrival], result)
+    assert account.adds_up, account
+    assert result.frontier == state.frontier
+    return result
 
 
 def judged(result):

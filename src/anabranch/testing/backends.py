@@ -85,6 +85,9 @@ class Reference(Protocol):
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
         """Who is to be detached after these elements of a step."""
 
+    def check(self) -> None:
+        """Assert every invariant that the reference states."""
+
     @property
     def conflicts(self) -> int:
         """How many events the deciding inputs deny although the output had promised them."""
@@ -103,6 +106,8 @@ class Stepwise:
     """A reference, fed in the order of pushing."""
 
     reference: Reference
+    check_every: int = 1
+    taken: int = 0
     output: list[Element] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     expelled: set[str] = field(default_factory=set)
@@ -154,6 +159,9 @@ class Stepwise:
                 self._note(outcome.output, outcome.resolved)
                 self.ledger.add(name, [element], [outcome.reason])
                 found.append((name, element, outcome))
+                self.taken += 1
+                if self.taken % self.check_every == 0:
+                    self.reference.check()
         for name in self.reference.violators(found):
             self.control(Detach(name))
             self.expelled.add(name)

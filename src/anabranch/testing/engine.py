@@ -215,7 +215,7 @@ def engine(
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants
-    after every `check_every`-th step.  `spark` is the session to use (a local one is started
+    after every `check_every`-th step, references after so many elements.  `spark` is the session to use (a local one is started
     otherwise) and `folder` a new place for its files (a temporary one otherwise).
     """
     if name not in ENGINES:
@@ -226,7 +226,7 @@ def engine(
         raise UsageError(message)
     entry, schema = OPERATORS[operator], ElementSchema(TimeType.BIGINT, payload)
     if name == "reference":
-        return Engine(name, operator, Stepwise(entry.reference(options)))
+        return Engine(name, operator, Stepwise(entry.reference(options), check_every))
     if name == "spark":
         return Engine(name, operator, _on_spark(entry, schema, lanes, spark, folder, options))
     made, final = entry.operator(schema, options), entry.view == "final"

@@ -143,6 +143,11 @@ class MergeReference:
             return len(self.merge.nodes)
         return sum(len(one.held) for one in self.merge.replicas.values())
 
+    def check(self) -> None:
+        """Assert the invariants of R3; the others state none."""
+        if isinstance(self.merge, MergeR3):
+            self.merge.check()
+
     def push(self, name: str, element: Element) -> Outcome:
         """Take the next element of a replica."""
         outcome: Outcome = self.merge.push(name, element)
@@ -179,6 +184,11 @@ class StreamReference:
         """The one input is always there."""
         del entry
         return (), ()
+
+    def check(self) -> None:
+        """Assert the invariants of the operator; finalize states none."""
+        if not isinstance(self.operator, Finalize):
+            self.operator.check()
 
     def push(self, name: str, element: Element) -> Outcome:
         """Take the next element of the input, whatever its name."""
@@ -220,6 +230,9 @@ class UnionReference:
         if isinstance(entry, Attach):
             return self.union.attach(entry.input), ()
         return self.union.detach(entry.input), ()
+
+    def check(self) -> None:
+        """Union states no invariant of its own."""
 
     def push(self, name: str, element: Element) -> Outcome:
         """Take the next element of an input."""
