@@ -1,4 +1,9 @@
-"""Drives the reference and the kernel of merge R4 through one face."""
+"""Drives the reference and the kernel of merge R4 through one face.
+
+Errata and pictures run on `testing.engine`.  This is for laws that compare what no engine
+reports: alarms, uncertain stretches, names that are remembered after they are final, and an
+attachment that replaces another one without a detach between them.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,9 @@
-"""Drives the references and the kernels of R0, R1 and R2 through one face."""
+"""Drives the references and the kernels of R0, R1 and R2 through one face.
+
+Errata and pictures run on `testing.engine`.  This is for laws that compare what no engine
+reports or does: alarms, uncertain stretches, promotion by hand, and an attachment that replaces
+another one without a detach between them.
+"""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
