@@ -25,7 +25,7 @@ from anabranch.generator.workload import Workload
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival
 from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.operator import MergeOperator
+from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.lane.receive import Order

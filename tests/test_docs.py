@@ -136,8 +136,8 @@ def test_python_blocks_run_on_spark(
     spark_folder: Path,
     program: str,
 ) -> None:
-    # Spark resolves relative paths in the folder that it was started in, so all blocks run there:
-    # what one leaves is removed, or the next would find a checkpoint of the same name.
+    # Spark resolves relative paths in the folder that it was started in, so all blocks run
+    # there: what one leaves is removed, or the next would find a checkpoint of the same name.
     before = set(spark_folder.iterdir())
     try:
         run_block(program, spark_folder)
