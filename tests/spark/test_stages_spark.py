@@ -3,6 +3,7 @@
 With kills: `faults/test_fault_stages.py`.
 """
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,8 @@ def write_files(root: Path, given: dict[str, list[Element]], cut: int) -> list[P
     for at in range(0, len(rows), cut):
         files.append(root / "held" / f"{at:06d}.parquet")
         pq.write_table(pa.Table.from_pylist(rows[at : at + cut], schema=schema), files[-1])
+        # Spark takes files in the order of their times, in milliseconds: no two are the same.
+        os.utime(files[-1], (at, at))
     return files
 
 
