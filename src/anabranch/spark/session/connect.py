@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 SCHEME: Final = "sc://"
 ADDRESS: Final = "spark.connect.grpc.binding.address"
-"""Where a server listens: on all of a machine's addresses, unless it is told."""
+"""Where a server listens: on all of a machine's addresses, unless it is configured."""
 BINDING: Final = "spark.connect.grpc.binding.port"
 PORT: Final = 15002
 """Where PySpark looks for a server that it has started itself; it takes no other."""
@@ -109,9 +109,9 @@ def join(
         spark = SparkSession.builder.remote(remote).appName(app_name).getOrCreate()
         log.info("Spark %s on %s", spark.version, remote)
     except Exception as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         message = (
-            f"no Spark Connect session on {remote}: {said[0][:300]}; is the server up, and "
+            f"no Spark Connect session on {remote}: {lines[0][:300]}; is the server up, and "
             "are host, port and token right?"
         )
         raise SetupError(message) from error

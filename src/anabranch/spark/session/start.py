@@ -213,7 +213,7 @@ def _start(
 
 
 def _join(app_name: str, asked: Mapping[str, str]) -> "SparkSession":
-    """The session of a program that `spark-submit` started: what it was told wins over ours.
+    """The session of a program that `spark-submit` started: its own settings win over ours.
 
     Its JVM runs already, with its own Java, log and memory.
     """
@@ -223,10 +223,10 @@ def _join(app_name: str, asked: Mapping[str, str]) -> "SparkSession":
     for name, value in asked.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    told = spark.conf.getAll
-    master = str(told["spark.master"])
+    given = spark.conf.getAll
+    master = str(given["spark.master"])
     for name, value in defaults(local=master.startswith("local")).items():
-        if name.startswith("spark.sql.") and name not in told:
+        if name.startswith("spark.sql.") and name not in given:
             spark.conf.set(name, value)
     log.info("Spark %s on %s, by spark-submit", spark.version, master)
     check_session(spark)
@@ -289,9 +289,9 @@ def _explain(problem: Exception, spark_log: Path) -> str:
     lines = spark_log.read_text(errors="replace").splitlines()
     telling = [line for line in lines if not line.startswith("\tat ")][-8:]
     tail = "\n".join(f"  | {line}" for line in telling) or "  | (nothing)"
-    # A Java error says what it is on its second line, then where, then why, by the page.
-    said = [line.strip(" :") for line in str(problem).splitlines() if line.strip()]
-    reason = " ".join(line for line in said[:2] if not line.startswith("\tat"))
+    # A Java error has its message on the second line; pages of stack and causes follow.
+    first = [line.strip(" :") for line in str(problem).splitlines() if line.strip()]
+    reason = " ".join(line for line in first[:2] if not line.startswith("\tat"))
     return (
         f"Spark did not start: {reason or type(problem).__name__}\n"
         f"The end of its log {spark_log}:\n{tail}\n"
