@@ -19,8 +19,8 @@ from typing import IO, Any, cast
 from merging.clock import machine, report
 
 ROUNDS = 5
-WARM = 25
-MEASURED = 21
+WARM = 12
+MEASURED = 9
 FAILED = "a checkout failed; its error is above"
 
 
