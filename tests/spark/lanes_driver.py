@@ -29,24 +29,9 @@ from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import Facts, Parcel, from_row, in_every_lane, pieces, to_rows
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.write.formats import ElementsForm, Unpacker
+from anabranch.testing.in_lanes import Parts
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
-
-
-class FakeParts(dict[tuple[str], tuple[bytes]]):
-    """What is used of Spark's map state."""
-
-    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802
-        return self.get(key)
-
-    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
-        self[key] = value
-
-    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
-        self.pop(key, None)
-
-    def iterator(self) -> Any:
-        return iter(list(self.items()))
 
 
 def lane_spec(
@@ -77,7 +62,7 @@ class Runtime:
     trigger: int = 0
 
     def __post_init__(self) -> None:
-        self.stores = [FakeParts() for _ in range(self.spec.lanes)]
+        self.stores = [Parts() for _ in range(self.spec.lanes)]
 
     def which(self, lane: int) -> LaneId:
         return self.spec.lane_id(lane)
@@ -100,9 +85,9 @@ class Runtime:
         common = Parcel(lane=0, input=replica, entry=entry, **options)
         return in_every_lane(common, self.spec.lanes)
 
-    def attempt(self, lane: int, parcels: list[Parcel]) -> tuple[FakeParts, Made]:
+    def attempt(self, lane: int, parcels: list[Parcel]) -> tuple[Parts, Made]:
         """One task: what it would commit, and what it made."""
-        parts = FakeParts(self.stores[lane])
+        parts = Parts(self.stores[lane])
         mine = [one for one in parcels if one.lane == lane]
         state = load(parts, self.which(lane), self.warm) or self.spec.new_lane()
         made = make(lane, state, mine, self.spec)

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lanes_driver import FakeParts
 
 from anabranch.errors import StateError
 from anabranch.spark.lane import bundles
 from anabranch.spark.lane.bundles import BUNDLE, INDEX, Bundles
+from anabranch.testing.in_lanes import Parts
 
 NAMES = [f"merge/nodes/{number}" for number in range(12)]
 SIZES = st.sampled_from([0, 1, 40, 400, 4_000])
@@ -35,13 +35,13 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "_SLACK", 100)
 
 
-def values(parts: FakeParts) -> dict[str, bytes]:
+def values(parts: Parts) -> dict[str, bytes]:
     return {key[0]: data for key, (data,) in parts.items()}
 
 
 @given(saves())
 def test_what_is_read_is_what_was_saved_last(made: Saves) -> None:
-    parts, held, truth = FakeParts(), Bundles(), dict[str, bytes]()
+    parts, held, truth = Parts(), Bundles(), dict[str, bytes]()
     for written, deleted in made:
         held.save(parts, written, deleted)
         truth = {n: data for n, data in truth.items() if n not in deleted} | written
@@ -54,7 +54,7 @@ def test_what_is_read_is_what_was_saved_last(made: Saves) -> None:
 @given(saves())
 def test_what_lies_dead_is_a_few_times_what_lives(made: Saves) -> None:
     """Also when a worker that has no warm copy goes on."""
-    parts, truth = FakeParts(), dict[str, bytes]()
+    parts, truth = Parts(), dict[str, bytes]()
     for written, deleted in made:
         held, _ = Bundles.read(values(parts)) if parts else (Bundles(), {})
         held.save(parts, written, deleted)
@@ -65,14 +65,14 @@ def test_what_lies_dead_is_a_few_times_what_lives(made: Saves) -> None:
 
 
 def test_a_bundle_without_a_living_part_is_removed() -> None:
-    parts, held = FakeParts(), Bundles()
+    parts, held = Parts(), Bundles()
     held.save(parts, {"merge/a": b"1", "merge/b": b"2"})
     held.save(parts, {"merge/a": b"3"}, ["merge/b"])
     assert {name for name in values(parts) if name.startswith(BUNDLE)} == {"bundle/1"}
 
 
 def test_a_large_part_lies_alone_and_may_become_small() -> None:
-    parts, held = FakeParts(), Bundles()
+    parts, held = Parts(), Bundles()
     held.save(parts, {"merge/a": b"x" * 5_000})
     assert set(values(parts)) == {"merge/a", INDEX}
     held.save(parts, {"merge/a": b"y"})
@@ -81,7 +81,7 @@ def test_a_large_part_lies_alone_and_may_become_small() -> None:
 
 
 def test_values_are_stored_in_order_though_they_are_pressed_ahead() -> None:
-    parts, held = FakeParts(), Bundles()
+    parts, held = Parts(), Bundles()
     large = {f"merge/large/{number}": bytes([number]) * 5_000 for number in range(9)}
     small = {f"merge/small/{number}": bytes([number]) * 700 for number in range(9)}
     put = held.save(parts, small | large)
@@ -91,7 +91,7 @@ def test_values_are_stored_in_order_though_they_are_pressed_ahead() -> None:
 
 
 def test_a_store_that_fails_ends_the_save() -> None:
-    class Broken(FakeParts):
+    class Broken(Parts):
         def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
             if key == ("bundle/1",):
                 message = "the store is gone"
@@ -105,7 +105,7 @@ def test_a_store_that_fails_ends_the_save() -> None:
 
 
 def test_a_bundle_that_is_lost_is_named_when_its_parts_are_to_move() -> None:
-    parts, held = FakeParts(), Bundles()
+    parts, held = Parts(), Bundles()
     held.save(parts, {"merge/a": b"1" * 10, "merge/b": b"2" * 900})
     del parts[("bundle/0",)]
     with pytest.raises(StateError, match="part 'merge/a' of bundle 0, which is not there"):
@@ -113,7 +113,7 @@ def test_a_bundle_that_is_lost_is_named_when_its_parts_are_to_move() -> None:
 
 
 def test_a_bundle_that_is_lost_is_named() -> None:
-    parts, held = FakeParts(), Bundles()
+    parts, held = Parts(), Bundles()
     held.save(parts, {"merge/a": b"1"})
     del parts[("bundle/0",)]
     with pytest.raises(StateError, match="part 'merge/a' of bundle 0, which is not there"):

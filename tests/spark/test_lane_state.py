@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from lanes_driver import FakeParts, Runtime, lane_spec
+from lanes_driver import Runtime, lane_spec
 
 from anabranch.errors import StateError
 from anabranch.model import History, Insert, Stable
 from anabranch.spark.lane.state import FORMAT, HEADER, WarmCopies, load, store
 from anabranch.spark.lane.trigger import make
+from anabranch.testing.in_lanes import Parts
 
 A, B, C = Insert("a", 1, 9), Insert("b", 2, 9), Insert("c", 3, 9)
 
@@ -57,7 +58,7 @@ def test_twins_of_one_step_do_not_share_a_nonce() -> None:
     runtime.attempt(0, parcels)
     loser, runtime.warm = runtime.warm, WarmCopies()
     runtime.commit(parcels)
-    assert load(FakeParts(runtime.stores[0]), runtime.which(0), loser) is not None
+    assert load(Parts(runtime.stores[0]), runtime.which(0), loser) is not None
     assert (loser.hits, loser.misses) == (0, 1)
 
 
@@ -138,7 +139,7 @@ def test_another_format_is_refused_by_name() -> None:
 def test_a_save_is_few_calls() -> None:
     """A call to Spark's store has its price: many small parts go as one value."""
 
-    class Counting(FakeParts):
+    class Counting(Parts):
         calls = 0
 
         def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
