@@ -1,10 +1,11 @@
-"""Every test that CI runs, in two shares side by side: those that need Spark, and the rest.
+"""Every test that CI runs, in two shares side by side: those of one session, and the rest.
 
     python .ci/tests.py [options of pytest]
 
-The share without Spark is shown as it runs, that with Spark when the first has ended.  Then
-come both closing lines and, last, their sum as `N passed, N failed`.  The exit code is zero
-only if both shares succeeded.
+Tests that start Spark in processes of their own (`process`) are with the rest, so that both
+shares take about as long.  The share without a session is shown as it runs, the other one when
+it has ended.  Then come both closing lines and, last, their sum as `N passed, N failed`.  The
+exit code is zero only if both shares succeeded.
 """
 
 import re
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SHARES: Final = {"without Spark": "not spark and not deep", "with Spark": "spark and not deep"}
+SHARES: Final = {
+    "without a session": "(not spark or process) and not deep",
+    "with a session": "spark and not process and not deep",
+}
 CLOSING: Final = re.compile(
     r"^=*\s*((\d+ [a-z]+|no tests ran)(, \d+ [a-z]+)* in .*?)\s*=*$", re.M
 )

@@ -9,12 +9,14 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / ".ci" / "tests.py"
 PLAIN = "def test_plain():\n    assert {}\n"
 SPARK = "import pytest\n@pytest.mark.spark\ndef test_spark():\n    assert {}\n"
+OWN = "@pytest.mark.spark\n@pytest.mark.process\ndef test_own():\n    assert True\n"
+MARKS = "[pytest]\nmarkers =\n  spark: x\n  deep: x\n  process: x\n"
 
 
 @pytest.mark.parametrize(("plain", "spark"), [(True, True), (True, False), (False, True)])
 def test_a_failure_in_either_share_counts(tmp_path: Path, plain: bool, spark: bool) -> None:
-    (tmp_path / "test_both.py").write_text(PLAIN.format(plain) + SPARK.format(spark))
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  spark: x\n  deep: x\n")
+    (tmp_path / "test_both.py").write_text(PLAIN.format(plain) + SPARK.format(spark) + OWN)
+    (tmp_path / "pytest.ini").write_text(MARKS)
     ran = subprocess.run(
         [sys.executable, str(SCRIPT), "-p", "no:randomly"],
         cwd=tmp_path,
@@ -23,10 +25,11 @@ def test_a_failure_in_either_share_counts(tmp_path: Path, plain: bool, spark: bo
         check=False,
     )
     lines = ran.stdout.splitlines()
-    passed = plain + spark
-    assert ran.returncode == int(passed < 2)
-    assert lines[-1] == f"{passed} passed, {2 - passed} failed"
-    assert [line.split(": ")[0] for line in lines[-3:-1]] == ["without Spark", "with Spark"]
+    passed = 1 + plain + spark
+    assert ran.returncode == int(passed < 3)
+    assert lines[-1] == f"{passed} passed, {3 - passed} failed"
+    names = [line.split(": ")[0] for line in lines[-3:-1]]
+    assert names == ["without a session", "with a session"]
 
 
 def test_a_share_that_does_not_start_is_a_failure(tmp_path: Path) -> None:

