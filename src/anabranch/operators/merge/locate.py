@@ -3,21 +3,20 @@
 Every data element gets the number of its node.  Names are searched in `batch.index`; a hit is
 compared by value with the payload that the node holds, and goes on searching if it differs (a
 true collision of 128 bits, or one that somebody made).  A name that is not there becomes a new
-node if the output may still hear of it; its payload is stored at once, so that the next element
-with it compares with the store like any other.
+node if its start is not behind the output's frontier; its payload is stored at once, so that
+the next element with it compares with the store like any other.
 
 Papers: LMerge IV-D, the first tier of in2t (SameVsPayload).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from anabranch.batch.batch import STABLE, Batch, Hashes, Ints
+from anabranch.batch.batch import STABLE, Batch, Codes, Hashes, Ints, Mask
 from anabranch.batch.columns import Column
 from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import NOBODY, Lookup
@@ -52,7 +51,7 @@ def hash_names(columns: Sequence[Column], count: int) -> Hashes:
 def locate(
     nodes: Events, names: FinalNames, batches: Sequence[Batch], *, frontier: int, mark: int
 ) -> Located:
-    """Find, or where the output may still hear of it make, the node of each element."""
+    """Find the node of each element, or make one if it starts at the frontier or later."""
     found = [_locate_piece(nodes, names, piece, frontier, mark) for piece in _pieces(batches)]
     if len(found) == 1:
         return found[0]
@@ -66,7 +65,7 @@ def locate(
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    kind: NDArray[np.int8]
+    kind: Codes
     start: Ints
     payload: pa.Table
     hashes: Hashes | None
@@ -132,8 +131,10 @@ def _locate_piece(
 
 
 @kernel
-def list_data(kind: Any, start: Any, frontier: Any, may_add: Any, data: Any) -> Any:
-    """Which rows are data, and of which of them the output may still hear; counts of both."""
+def list_data(
+    kind: Codes, start: Ints, frontier: int, may_add: Mask, data: Ints
+) -> tuple[int, int]:
+    """Which rows are data, and for which of them a node may be made; counts of both."""
     count, adds = 0, 0
     for row in range(kind.size):
         may_add[row] = kind[row] != STABLE and start[row] >= frontier
@@ -146,7 +147,7 @@ def list_data(kind: Any, start: Any, frontier: Any, may_add: Any, data: Any) -> 
 
 
 @kernel
-def list_nameless(data: Any, ids: Any, behind: Any) -> Any:
+def list_nameless(data: Ints, ids: Ints, behind: Ints) -> int:
     """Those of these rows that have no node; returns how many they are."""
     count = 0
     for k in range(data.size):
