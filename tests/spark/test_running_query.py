@@ -15,33 +15,39 @@ from anabranch.spark.query.prepare import prepare
 pytestmark = pytest.mark.spark
 
 
-@dataclass(frozen=True)
-class NotedSink:
-    """A sink of a user: notes every call on disk, since it may run beside a server."""
+def noted_sink(place: Path) -> Any:
+    """A sink of a user: notes every call on disk, since it may run beside a server.
 
-    place: str
-    folder: None = None
+    Its class is local, so that it is pickled by value: a server cannot import this module.
+    """
 
-    def note(self, what: str, trigger: object) -> None:
-        with Path(self.place).open("a") as file:
-            file.write(f"{what} {trigger}\n")
+    @dataclass(frozen=True)
+    class NotedSink:
+        place: str
+        folder: None = None
 
-    def open(self, run: str) -> None:
-        self.note("open", run)
+        def note(self, what: str, trigger: object) -> None:
+            with Path(self.place).open("a") as file:
+                file.write(f"{what} {trigger}\n")
 
-    def write(self, trigger: int, rows: Any, files: Any) -> None:
-        assert not files
-        self.note("write", f"{trigger} {rows.count()}")
+        def open(self, run: str) -> None:
+            self.note("open", run)
 
-    def commit(self, trigger: int) -> None:
-        self.note("commit", trigger)
+        def write(self, trigger: int, rows: Any, files: Any) -> None:
+            assert not files
+            self.note("write", f"{trigger} {rows.count()}")
 
-    def committed(self, trigger: int) -> None:
-        self.note("committed", trigger)
+        def commit(self, trigger: int) -> None:
+            self.note("commit", trigger)
 
-    @property
-    def notes(self) -> list[str]:
-        return Path(self.place).read_text().splitlines()
+        def committed(self, trigger: int) -> None:
+            self.note("committed", trigger)
+
+        @property
+        def notes(self) -> list[str]:
+            return Path(self.place).read_text().splitlines()
+
+    return NotedSink(str(place))
 
 
 def forget_commit(checkpoint: Path) -> int:
@@ -55,7 +61,7 @@ def forget_commit(checkpoint: Path) -> int:
 def test_a_repeated_trigger_counts_once_and_a_sink_is_notified(
     spark: Any, tmp_path: Path
 ) -> None:
-    merged, sink = stream_of(spark, tmp_path), NotedSink(str(tmp_path / "notes"))
+    merged, sink = stream_of(spark, tmp_path), noted_sink(tmp_path / "notes")
     seen: list[tuple[int, int]] = []
 
     def start() -> Any:

@@ -3,7 +3,10 @@
 On a classic session the function that Spark calls at the end of a trigger runs in this very
 process, and can count and call back.  On Connect it is pickled and runs beside the server:
 what it changes there is never visible here.  So it only writes, and a `Follower` reads the
-records of each trigger from the progress folder, in order, soon after they are complete.
+records of each trigger from the progress folder, in order, soon after they are complete.  Where
+the checkpoint is visible too, it waits until Spark has committed the trigger: one that is run
+again after a failure is handed over as on a classic session, with the records that replaced
+those of the first attempt.
 """
 
 import threading
@@ -21,11 +24,17 @@ Take = Callable[[list[LaneRecord], int], None]
 
 
 class Follower:
-    """Hands over the records of each trigger, once and in order."""
+    """Hands over the records of each trigger, once and in order.
 
-    def __init__(self, progress: Path, following: int, take: Take) -> None:
+    `committed` returns the last trigger that Spark has committed.
+    """
+
+    def __init__(
+        self, progress: Path, following: int, take: Take, committed: Callable[[], float]
+    ) -> None:
         self._progress = progress
         self._next = following
+        self._committed = committed
         self._take = take
         self._lock = threading.Lock()
 
@@ -37,10 +46,11 @@ class Follower:
                 self._next = number + 1
 
     def _complete(self) -> list[tuple[int, Path]]:
+        last = self._committed()
         folders = self._progress.glob("trigger-*") if self._progress.exists() else ()
         numbered = ((int(path.name.removeprefix("trigger-")), path) for path in folders)
         return [
             (number, path)
             for number, path in numbered
-            if number >= self._next and is_complete(path)
+            if self._next <= number <= last and is_complete(path)
         ]

@@ -6,6 +6,7 @@ started again at any moment without losing or doubling a row.
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -133,10 +134,14 @@ class RunningQuery:
         self._notify_committed()
 
     def _notify_committed(self) -> None:
-        folder = self._prepared.folder
-        last = -1 if folder is None else last_entry(folder / "commits")
+        last = self._last_commit()
         if last >= 0:
             self._writer.committed(last)
+
+    def _last_commit(self) -> int:
+        """The last trigger that Spark has committed; -1 if none, or not visible here."""
+        folder = self._prepared.folder
+        return -1 if folder is None else last_entry(folder / "commits")
 
     def begin(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
         """Start Spark's query; called once, by `Prepared.start`."""
@@ -175,7 +180,10 @@ class RunningQuery:
         """On Spark Connect: what the server writes must be visible here, and the reverse."""
         progress = local(self._writer.progress)
         if progress is not None:
-            self._follower = Follower(progress, self.totals.next_trigger, self._take)
+            known = self._prepared.folder is not None
+            following = self._last_commit() + 1 if known else self.totals.next_trigger
+            committed = self._last_commit if known else lambda: math.inf
+            self._follower = Follower(progress, following, self._take, committed)
         elif self._on_trigger is not None:
             message = (
                 f"ab.merge: the checkpoint {self._prepared.checkpoint} is no local path, and "
