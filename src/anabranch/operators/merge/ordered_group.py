@@ -106,7 +106,7 @@ class Payloads:
     def _take_each(self, places: Ints) -> list[pa.Table]:
         ends = np.cumsum([table.num_rows for table in self.tables])
         cuts = np.append(0, np.searchsorted(places, ends))
-        parts = [self.tables[0].slice(0, 0)]
+        parts = []
         for table, end, begin, stop in zip(self.tables, ends, cuts, cuts[1:], strict=False):
             if begin == stop:
                 continue
@@ -115,7 +115,7 @@ class Payloads:
                 parts.append(table.slice(int(rows[0]), len(rows)))
             else:
                 parts.append(take(table, rows))
-        return parts
+        return parts or [self.tables[0].slice(0, 0)]
 
 
 @dataclass(eq=False)
@@ -279,7 +279,8 @@ class Bag:
         asked = (sizes[run] > 1) | (run == 0) | (run == run[-1])
         some, run = some.pick(asked), run[asked]
         self._make_room(max(known + int(sizes[0]), int(sizes.max())))
-        ids = self._intern(some, payloads)
+        keys = self._keys(payloads.take(some.place), some.end)
+        ids = self._intern(some.start, keys)
         decided = np.empty(len(ids), np.int8)
         base, self._shown = count(
             frozen(ids),
@@ -292,7 +293,9 @@ class Bag:
             decided,
         )
         reasons[asked] = decided
-        self._keep_last(some, run, payloads, base)
+        if base:
+            self._keep_last(some.start, keys, int(np.searchsorted(run, run[-1])))
+        self._drop_idle(int(some.start[-1]))
         return reasons
 
     def check(self) -> None:
@@ -319,10 +322,10 @@ class Bag:
             [*payload.columns, to_arrow(end, pa.int64())], schema=self._schema
         )
 
-    def _intern(self, some: Candidates, payloads: Payloads) -> Ints:
-        """The number of each one's event; those of the last start of a step are asked twice."""
+    def _intern(self, start: Ints, keys: pa.Table) -> Ints:
+        """The number of each one's event."""
         known = len(self)
-        ids = self._names.intern(some.start, self._keys(payloads.take(some.place), some.end))
+        ids = self._names.intern(start, keys)
         self.probes += len(ids)
         self.compares += len(ids) - (len(self) - known)
         return ids
@@ -332,17 +335,18 @@ class Bag:
         self._emitted = grown(self._emitted, events)
         self._brought = grown(self._brought, events)
 
-    def _keep_last(self, some: Candidates, run: Ints, payloads: Payloads, base: int) -> None:
-        """Of the names, only those of the last start; of those, not too many idle ones."""
-        if base:
-            last = some.pick(run == run[-1])
-            self._names = self._nothing()
-            self._intern(last, payloads)
+    def _keep_last(self, start: Ints, keys: pa.Table, first: int) -> None:
+        """Of the names, only those of the last start: of the inserts from `first` on."""
+        self._names = self._nothing()
+        self._intern(start[first:], keys.slice(first))
+
+    def _drop_idle(self, start: int) -> None:
+        """Of the events, not too many that were never emitted."""
         if len(self) > 2 * self._shown + _SPARE:
             emitted = np.flatnonzero(self.emitted)
             columns = self._end[emitted], self._emitted[emitted], self._brought[emitted]
             self.probes += len(emitted)
-            self.restore(int(some.start[-1]), take(self.payload, emitted), *columns)
+            self.restore(start, take(self.payload, emitted), *columns)
 
 
 @kernel
