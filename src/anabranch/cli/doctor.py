@@ -19,7 +19,7 @@ import click
 
 from anabranch.cli import settings
 from anabranch.errors import AnabranchError
-from anabranch.spark.session import host
+from anabranch.spark.session import host, workers
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -79,6 +79,7 @@ def examine(loaded: settings.Settings) -> list[Finding]:
         look_at_disk(loaded, shutil.disk_usage),
         _look_at_cores(),
         _look_at_loopback(),
+        look_at_workers(),
     ]
 
 
@@ -167,6 +168,15 @@ def _look_at_loopback() -> Finding:
     except OSError as problem:
         remedy = "allow local connections to 127.0.0.1 (firewall, sandbox, /etc/hosts)"
         return Finding("loopback", "fail", str(problem), remedy)
+
+
+def look_at_workers() -> Finding:
+    """Whether Python workers start preloaded, and how other sessions than ours get that."""
+    if not workers.is_switched_on():
+        return Finding("workers", "ok", f"not preloaded: {workers.VARIABLE} is 0")
+    lines = " ".join(f"--conf {name}={value}" for name, value in workers.settings().items())
+    found = f"preloaded in sessions that Anabranch starts; for others: spark-submit {lines}"
+    return Finding("workers", "ok", found)
 
 
 def look_at_spark(loaded: settings.Settings) -> Finding:

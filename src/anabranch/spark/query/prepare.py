@@ -26,6 +26,7 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
+from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Prepared:
         lock = None if self.folder is None else DriverLock(self.folder)
         query = None
         try:
+            start_workers(spark)
             self._record()
             writer = TriggerWriter(self.outlets, self.progress, depot_for(spark, self.folder))
             query = RunningQuery(self, writer, lock, on_trigger)

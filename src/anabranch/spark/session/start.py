@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import SetupError
-from anabranch.spark.session import connect, host
+from anabranch.spark.session import connect, host, workers
 from anabranch.spark.session.java import LOG_VARIABLE, java_home
 from anabranch.spark.session.sockets import socket_settings
 
@@ -193,7 +193,8 @@ def _start(
         # A program that has a Connect session leaves this mark to those that it starts.
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     local = asked.get(where, "local[*]").startswith("local")
-    settings = {where: "local[*]", **defaults(local=local), **asked}
+    preloading = workers.settings() if local and workers.is_switched_on() else {}
+    settings = {where: "local[*]", **defaults(local=local), **preloading, **asked}
     heap = host.heap_options(settings["spark.driver.memory"])
     options = (_log_options(spark_log), heap, asked.get(JAVA_OPTIONS, ""))
     settings[JAVA_OPTIONS] = " ".join(filter(None, options))  # the last word is the user's

@@ -1,0 +1,124 @@
+"""The first trigger of a fresh session, and the whole command, beside what Spark needs itself.
+
+    make bench FIG=spark_start              about twelve minutes
+
+Each turn is a process with a session of its own; the sides take turns.  Parts:
+
+    tiny, rows300000    seconds from `start` to the end of the first trigger: merge of three
+                        DataFrames, of an inbox, and union + dropDuplicatesWithinWatermark
+    command             `anabranch merge INBOX --once` of a tiny inbox, beside a program that
+                        starts a session, counts a row and stops
+
+The ratio to native is that of the medians; above 1 native is faster.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from merging.clock import machine, report
+from triggers.feed import Feed, deliver
+from triggers.race import take_turn
+from triggers.sides import Inbox, Merge, Native, Side
+
+ROUNDS = 5
+FEEDS = {
+    "tiny": Feed(rows=10, turns=1, live=100, payload=100),
+    "rows300000": Feed(rows=100_000, turns=1, live=300_000, payload=100),
+}
+SIDES: dict[str, type[Side]] = {"native": Native, "merge": Merge, "inbox": Inbox}
+BARE = "import anabranch as ab; s = ab.session(); s.range(1).count(); s.stop()"
+
+
+def probe(size: str, name: str, folder: Path) -> None:
+    """One first trigger; prints its seconds."""
+    import anabranch as ab
+
+    side = SIDES[name](name, folder, FEEDS[size], folder / "made", 100)
+    side.feed.write(side.made)
+    spark = ab.session()
+    begin = time.monotonic()
+    side.start(spark)
+    take_turn(side, 0)
+    seconds = time.monotonic() - begin
+    if isinstance(side, Merge):
+        take_turn(side, 1)
+    side.query.stop()
+    side.check()
+    spark.stop()
+    print(json.dumps(seconds))
+
+
+def first_trigger(size: str, name: str) -> float:
+    """The same in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="spark_start_") as folder:
+        command = [sys.executable, __file__, "--probe", size, name, folder]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def command() -> float:
+    """Seconds of the command on a tiny inbox."""
+    with tempfile.TemporaryDirectory(prefix="spark_start_") as name:
+        folder = Path(name)
+        FEEDS["tiny"].write(folder / "made")
+        for turn in (0, 1):
+            deliver(folder / "made", folder / "in", turn)
+        places = ["--output", str(folder / "out"), "--checkpoint", str(folder / "checkpoint")]
+        return _seconds(["-m", "anabranch", "merge", str(folder / "in"), "--once", *places])
+
+
+def bare() -> float:
+    """Seconds of a program with a session that does nearly nothing."""
+    return _seconds(["-c", BARE])
+
+
+def _seconds(arguments: list[str]) -> float:
+    begin = time.monotonic()
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+    return time.monotonic() - begin
+
+
+def summary(seconds: dict[str, list[float]], over: str) -> dict[str, Any]:
+    """Medians, with the least and the greatest, and ratios to one side."""
+    medians = {name: statistics.median(some) for name, some in seconds.items()}
+    return {
+        name: {
+            "seconds": round(medians[name], 2),
+            "least": round(min(some), 2),
+            "greatest": round(max(some), 2),
+            f"ratio_to_{over}": round(medians[name] / medians[over], 2),
+            f"seconds_above_{over}": round(medians[name] - medians[over], 2),
+        }
+        for name, some in seconds.items()
+    }
+
+
+def main() -> None:
+    facts = machine()
+    found: dict[str, dict[str, list[float]]] = {}
+    for number in range(ROUNDS):
+        for size in FEEDS:
+            for name in SIDES:
+                taken = first_trigger(size, name)
+                found.setdefault(size, {}).setdefault(name, []).append(taken)
+        for name, run in (("bare", bare), ("command", command)):
+            found.setdefault("command", {}).setdefault(name, []).append(run())
+        print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
+    parts = {
+        size: summary(some, "bare" if size == "command" else "native")
+        for size, some in found.items()
+    }
+    report("spark_start", {"machine": facts, "rounds": ROUNDS, **parts})
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--probe"]:
+        probe(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    else:
+        main()
