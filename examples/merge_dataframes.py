@@ -42,7 +42,7 @@ def main() -> None:
         )
         query.wait()
         for sink in ("elements", "final", "late"):
-            rows = spark.read.parquet(f"{place}/{sink}/*")
+            rows = spark.read.parquet(f"{place}/{sink}")
             if sink == "late":
                 rows = rows.select("bucket", "reason", "replica", "sensor")
             rows.orderBy(rows.columns[0]).show(truncate=False)

@@ -104,7 +104,7 @@ class Merge(Side):
         assert totals.adds_up, f"{self.name}: rows do not add up: {totals.to_dict()}"
         kept = totals.bucket("late") + totals.bucket("violation") + totals.bucket("pending")
         assert kept == 0, f"{self.name}: {kept} rows were not merged: {totals.to_dict()}"
-        files = sorted(self.elements.glob("trigger-*/*.parquet"))
+        files = sorted(self.elements.glob("*.parquet"))
         rows = pa.concat_tables([pq.read_table(file) for file in files]).sort_by("seq")
         kind = rows["kind"].combine_chunks()
         truth, inserts = self.feed.truth(), rows.filter(pc.equal(kind, "insert"))

@@ -1,4 +1,4 @@
-"""Only files of committed triggers of an output count."""
+"""Of an output count published files, and the committed triggers that wait beside them."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.errors import FileError
+from anabranch.sinks.published import Piece, tail_of
 from anabranch.sources.files import Layout, look
 
 
@@ -24,22 +25,24 @@ def output(folder: Path) -> Path:
     return folder / "elements"
 
 
+def published(elements: Path, first: int, last: int) -> Path:
+    return write(elements / Piece(first, last, 1, 1, "abc").name)
+
+
 def trigger(elements: Path, number: int, *, committed: bool = True) -> Path:
-    folder = elements / f"trigger-{number:012d}"
-    write(folder / "part-0.parquet")
-    if committed:
-        (folder / "_SUCCESS").touch()
-    return folder
+    word = "committed" if committed else "trigger"
+    return write(tail_of(elements) / f"{word}-{number:012d}" / "lane-0.parquet")
 
 
 def test_a_trigger_counts_once_it_is_committed(tmp_path):
     elements = output(tmp_path / "out")
-    for number in (10, 2):
-        trigger(elements, number)
+    files = [published(elements, 0, 4), published(elements, 5, 9)]
+    trigger(elements, 9)  # it was rolled
+    files.append(trigger(elements, 10))
     trigger(elements, 11, committed=False)
     found = look(tmp_path / "out")
     assert found.layout is Layout.OUTPUT
-    assert [file.parent.name[-2:] for file in found.files] == ["02", "10"]
+    assert list(found.files) == files
     assert look(elements).files == found.files
 
 

@@ -19,7 +19,8 @@ from anabranch.model import History
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.normal_form import normal_form
 from anabranch.spark.lane.stage import in_lanes_once
-from anabranch.spark.progress import TriggerRecord, read_records
+from anabranch.spark.progress import TriggerRecord
+from anabranch.spark.write.records import read_records, record_files
 from anabranch.spark.write.views import Views
 
 pytestmark = pytest.mark.spark
@@ -123,8 +124,7 @@ def test_a_restart_between_triggers_changes_nothing(
         give(tmp_path, half)
         start(spark, tmp_path).awaitTermination()
     assert found(spark, tmp_path) == truth(given)
-    folders = sorted((tmp_path / "out" / "progress").iterdir())
-    folders = [folder for folder in folders if folder.name.startswith("trigger-")]
+    folders = list(record_files(tmp_path / "out" / "progress").values())
     assert len(folders) == len(files)
     records = [TriggerRecord.of(read_records(one), at) for at, one in enumerate(folders)]
     assert sum(one.rows for one in records) == sum(map(len, given.values()))

@@ -54,6 +54,17 @@ def to_units(text: str, time: TimeType, *, option: str = "duration") -> int:
     return int(exact)
 
 
+def to_seconds(text: str, *, option: str) -> float:
+    """A duration by the clock; 0 needs no unit.
+
+    >>> to_seconds("1 minute", option="roll"), to_seconds("0", option="roll")
+    (60.0, 0.0)
+    """
+    if text.strip() == "0":
+        return 0.0
+    return to_units(text, TimeType.TIMESTAMP, option=option) / 1_000_000
+
+
 def instant_units(instant: datetime) -> int:
     """Microseconds since 1970; an instant without a zone is taken as UTC.
 

@@ -39,6 +39,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--interval", default="1 second", show_default=True, help="Watch: time between looks."
 )
 @click.option(
+    "--roll",
+    default="1 minute",
+    show_default=True,
+    help="Watch: time between two files of the output; 0: one for each trigger.",
+)
+@click.option(
     "--silent-after",
     default="1 minute",
     show_default=True,
@@ -89,6 +95,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
 
 def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     """The merge, if nothing is wrong with it; before Spark starts, and nothing is written."""
+    from anabranch.batch.times import to_seconds
     from anabranch.model.properties import MergeCase
     from anabranch.operators.merge.policy import Policy
     from anabranch.sources.inbox import inbox
@@ -102,20 +109,21 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
         **{name: options[name] for name in ("lanes", "gaps", "strict", "assume_complete")},
     )
     merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
-    return prepare(merged, str(options["checkpoint"]), {}, output=options["output"])
+    roll = to_seconds(options["roll"], option="--roll")
+    place = str(options["checkpoint"])
+    return prepare(merged, place, {}, output=options["output"], roll=roll)
 
 
 def _run(
     prepared: "Prepared", options: dict[str, Any], settings: "Settings", *, as_json: bool
 ) -> "tuple[RunningQuery, bool]":
     """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
-    from anabranch.batch.schema import TimeType
-    from anabranch.batch.times import to_units
+    from anabranch.batch.times import to_seconds
     from anabranch.cli.account import Quiet, Watch, consoles
 
-    silence = to_units(options["silent_after"], TimeType.TIMESTAMP, option="--silent-after")
+    silence = to_seconds(options["silent_after"], option="--silent-after")
     spark = settings.start_session()
-    watch = Watch(consoles()[1], prepared.merged.schema.time, Quiet(silence / 1_000_000))
+    watch = Watch(consoles()[1], prepared.merged.schema.time, Quiet(silence))
     once = options["mode"] == "once"
     with watch.shown() as show:
 

@@ -5,12 +5,14 @@ trigger id and the same rows:
 
     open(run)          once per start, before the first trigger
     write(trigger)     for a trigger that has rows for this sink
-    commit(trigger)    after every sink has written; what was written becomes visible
+    commit(trigger)    after every sink has written, also for a trigger without rows
     committed(trigger) Spark has committed the trigger and all before it: none of them is
                        repeated any more
 
-A sink is exactly once if `write` and `commit` of a trigger id replace what an earlier attempt
-with this id left behind.  One that ignores the id is at least once.
+What other readers see should come from committed triggers alone: a repeated trigger may have
+its rows in another order.  A sink is exactly once if `write` and `commit` of a trigger id
+replace what an earlier attempt with this id left behind.  One that ignores the id is at least
+once.
 
 There are two ways to take rows.  A sink with a `folder` gets files: the lanes write Parquet
 files into a staging folder there, where the rows are, and `write` gets their names.  A sink
@@ -37,7 +39,7 @@ class Sink(Protocol):
         """Take what a trigger has: staged files and their lanes, or rows without a folder."""
 
     def commit(self, trigger: int) -> None:
-        """Make visible what was written; called again if the trigger is repeated."""
+        """Replace what an earlier attempt of this trigger has left."""
 
     def committed(self, trigger: int) -> None:
         """Spark repeats no trigger up to this one; called at least once for the last one."""

@@ -1,19 +1,25 @@
-"""A folder as a sink: Parquet files, one sub-folder per trigger, each trigger exactly once.
+"""A folder as a sink: published Parquet files, each row once, in files that never change.
 
-    FOLDER/trigger-000000000007/part-*.parquet, _SUCCESS
-    FOLDER/.staged/                                 files that no trigger has committed yet
+A lane writes its rows to a file of its own in `staged`, under a name that was never used
+before, and reports only that name.  `write` gathers the reported files of a trigger in the
+tail, `commit` renames them into place in one step.  A repeated trigger replaces itself as a
+whole: nothing of it is published before Spark has committed it.
 
-The lane that made the rows writes them to a file of its own in `.staged`, under a name that
-was never used before, and reports only that name.  `write` gathers the reported files of a
-trigger, `commit` renames them into place in one step, with `_SUCCESS`.  A repeated trigger
-replaces its folder as a whole.  What a failed or duplicated task left behind was reported by
-nobody: it is never read, and removed at the next start.
+`committed` publishes.  The tail is rolled when its oldest trigger is `roll` seconds old, or
+when it has many bytes: its small files become one, a large one is published as it is, each by
+one rename.  So a folder gets one file per `roll`, however short the triggers are.  What was
+rolled stays in the tail until the next roll, for readers that have listed it.
+
+The layout of the folder and its tail is in `anabranch.sinks.published`.
 """
 
+import fcntl
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,41 +28,61 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import FileError
+from anabranch.sinks.published import (
+    STAGED,
+    Ledger,
+    Piece,
+    pieces_in,
+    published_through,
+    tail_of,
+    waiting_in,
+    written_in,
+)
 
-SUCCESS: Final = "_SUCCESS"
-STAGED: Final = ".staged"
+LARGE_FILE: Final = 16 << 20
+"""Bytes from which on a file of a lane is published as it is, not copied into another."""
+
+LARGE_TAIL: Final = 128 << 20
+"""Bytes at which a tail is rolled before its time."""
+
+_PLAN: Final = "roll.json"
+_LOCK: Final = ".lock"
 
 _WORDS: Final = ("kind", "_change_type", "bucket", "reason", "replica", "file")
 
 
-def trigger_name(trigger: int) -> str:
-    """The name of a trigger's folder; names sort like numbers."""
-    return f"trigger-{trigger:012d}"
-
-
-def is_complete(folder: Path) -> bool:
-    """Whether a trigger's folder was committed."""
-    return (folder / SUCCESS).exists()
-
-
 @dataclass(frozen=True)
 class FolderSink:
-    """A folder on a disk that driver and workers share."""
+    """A folder on a disk that driver and workers share.
+
+    `run` names the published files.  `ledger` is the file in which the run notes what it has
+    written here.  `roll` are the seconds between two published files; 0: each trigger is
+    published as soon as Spark has committed it.
+    """
 
     folder: str
+    run: str = "run"
+    ledger: str | None = None
+    roll: float = 0.0
+
+    @property
+    def place(self) -> Path:
+        """The folder as a path."""
+        return Path(self.folder)
 
     def open(self, run: str) -> None:  # noqa: ARG002
-        """Remove what tasks of an earlier start left behind."""
-        shutil.rmtree(Path(self.folder, STAGED), ignore_errors=True)
+        """Finish a roll that was interrupted; remove what tasks left behind."""
+        shutil.rmtree(tail_of(self.place) / STAGED, ignore_errors=True)
+        self._finish_roll()
 
     def write(self, trigger: int, rows: Any, files: Mapping[str, int]) -> None:  # noqa: ARG002
         """Gather the files that the lanes staged for a trigger."""
-        beside = self._beside(trigger)
+        beside, staged = self._beside(trigger), tail_of(self.place) / STAGED
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         for name, lane in files.items():
             try:
-                os.rename(Path(self.folder, STAGED, name), beside / f"part-{lane:05d}{name}")
+                os.rename(staged / name, beside / f"lane-{lane:05d}-{name}")
             except FileNotFoundError as error:
                 message = (
                     f"{self.folder}: lane {lane} has written {name} there, but the driver does "
@@ -66,40 +92,164 @@ class FolderSink:
                 raise FileError(message) from error
 
     def commit(self, trigger: int) -> None:
-        """Rename the gathered files into the trigger's folder, which is replaced."""
-        beside = self._beside(trigger)
-        if beside.exists():
-            _finish(beside, Path(self.folder, trigger_name(trigger)))
+        """Replace what the tail has of this trigger by what was gathered.
+
+        A trigger that is published is not written again: Spark has lost its own entry of it.
+        """
+        with self._alone() as is_there:
+            if not is_there:
+                return
+            beside, target = self._beside(trigger), self._written(trigger)
+            for stale in (target, self._committed(trigger)):
+                shutil.rmtree(stale, ignore_errors=True)
+            known = self._ledger() or Ledger(since=trigger, through=trigger - 1)
+            has_rows = beside.exists() and trigger > self._through()
+            self._note(known.with_trigger(trigger, has_rows=has_rows))
+            if has_rows:
+                os.rename(beside, target)
 
     def committed(self, trigger: int) -> None:
-        """Nothing is kept for a repetition."""
+        """Spark repeats no trigger up to this one: publish them when it is time."""
+        with self._alone() as is_there:
+            if not is_there:
+                return
+            for number, folder in written_in(self.place).items():
+                if number <= trigger:
+                    os.rename(folder, self._committed(number))
+            waiting = self._waiting()
+            if waiting and (self._is_due(waiting) or _size(waiting) >= LARGE_TAIL):
+                self._roll(waiting)
+
+    def publish(self) -> None:
+        """Publish all that Spark has committed, as far as this sink was notified of it."""
+        with self._alone() as is_there:
+            waiting = self._waiting() if is_there else {}
+            if waiting:
+                self._roll(waiting)
+            if is_there:
+                self._remove_rolled()
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether there is a tail, locked: a client and a server of Connect share one."""
+        tail = tail_of(self.place)
+        if not tail.is_dir():
+            yield False
+            return
+        with (tail / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.utime(tail / _LOCK)
+            yield True
+
+    def _is_due(self, waiting: Mapping[int, Path]) -> bool:
+        """Whether the oldest trigger waits long enough, by the clock of the disk."""
+        written = min(folder.stat().st_mtime for folder in waiting.values())
+        return (tail_of(self.place) / _LOCK).stat().st_mtime - written >= self.roll
+
+    def _waiting(self) -> dict[int, Path]:
+        """The triggers of the tail that are not published."""
+        through = self._through()
+        return {at: one for at, one in waiting_in(self.place).items() if at > through}
+
+    def _through(self) -> int:
+        """The last trigger that is published; names tell where there is no ledger."""
+        known = self._ledger()
+        return published_through(pieces_in(self.place)) if known is None else known.through
+
+    def _roll(self, waiting: Mapping[int, Path]) -> None:
+        """Publish these triggers; a plan on disk lets an interrupted roll be finished."""
+        self._remove_rolled()
+        files = [file for folder in waiting.values() for file in sorted(folder.iterdir())]
+        sizes = {file: file.stat().st_size for file in files}
+        large = [file for file in files if sizes[file] >= LARGE_FILE]
+        small = [file for file in files if sizes[file] < LARGE_FILE]
+        tail = tail_of(self.place)
+        if len(small) > 1:
+            joined = tail / f"joined-{uuid.uuid4().hex}.parquet"
+            _join(small, joined)
+            small = [joined]
+        sources, first, last = [*small, *large], self._through() + 1, max(waiting)
+        moves = {
+            str(file.relative_to(tail)): Piece(first, last, at, len(sources), self.run).name
+            for at, file in enumerate(sources, start=1)
+        }
+        _replace(tail / _PLAN, json.dumps({"through": last, "moves": moves}))
+        self._finish_roll()
+
+    def _finish_roll(self) -> None:
+        """Do what the plan says and is not done: twice is as good as once."""
+        tail = tail_of(self.place)
+        if not (tail / _PLAN).exists():
+            return
+        plan = json.loads((tail / _PLAN).read_text())
+        self.place.mkdir(parents=True, exist_ok=True)
+        for source, name in plan["moves"].items():
+            if not (self.place / name).exists():
+                _publish(tail / source, self.place / name)
+        known = self._ledger()
+        if known is not None:
+            self._note(known.with_published(plan["through"]))
+        (tail / _PLAN).unlink()
+
+    def _remove_rolled(self) -> None:
+        """Remove from the tail what is published, and what a roll without a plan left."""
+        through, tail = self._through(), tail_of(self.place)
+        for trigger, folder in waiting_in(self.place).items():
+            if trigger <= through:
+                shutil.rmtree(folder)
+        for file in tail.glob("joined-*.parquet"):
+            file.unlink()
+
+    def _ledger(self) -> Ledger | None:
+        return None if self.ledger is None else Ledger.read(Path(self.ledger))
+
+    def _note(self, ledger: Ledger) -> None:
+        if self.ledger is not None:
+            ledger.write(Path(self.ledger))
 
     def _beside(self, trigger: int) -> Path:
-        return Path(self.folder, STAGED, f".{trigger_name(trigger)}")
+        return tail_of(self.place) / STAGED / f"trigger-{trigger:012d}"
+
+    def _written(self, trigger: int) -> Path:
+        return tail_of(self.place) / f"trigger-{trigger:012d}"
+
+    def _committed(self, trigger: int) -> Path:
+        return tail_of(self.place) / f"committed-{trigger:012d}"
 
 
 def stage(folder: str, tables: Sequence[pa.Table]) -> str:
     """Write the tables of one lane into a folder's staging place; the name to report."""
-    staged = Path(folder) / STAGED
+    staged = tail_of(Path(folder)) / STAGED
     staged.mkdir(parents=True, exist_ok=True)
-    name = f".{uuid.uuid4().hex}.parquet"  # hidden, also from one who reads FOLDER/*
-    table = pa.concat_tables(tables)
-    # Words repeat; looking for repeated times and texts would cost more than it saves.
-    words = [field.name for field in table.schema if field.name in _WORDS]
-    pq.write_table(table, staged / name, use_dictionary=words)
+    name = f"{uuid.uuid4().hex}.parquet"
+    _write(pa.concat_tables(tables), staged / name)
     return name
 
 
-def write_table(table: pa.Table, folder: Path) -> None:
-    """Write a small table as a folder that is complete or not there."""
-    beside = folder.parent / STAGED / f".{uuid.uuid4().hex}"
-    beside.mkdir(parents=True)
-    pq.write_table(table, beside / "part-00000.parquet")
-    _finish(beside, folder)
+def _write(table: pa.Table, file: Path) -> None:
+    # Words repeat; looking for repeated times and texts would cost more than it saves.
+    words = [field.name for field in table.schema if field.name in _WORDS]
+    pq.write_table(table, file, use_dictionary=words)
 
 
-def _finish(beside: Path, folder: Path) -> None:
-    (beside / SUCCESS).touch()
-    if folder.exists():
-        shutil.rmtree(folder)
-    os.rename(beside, folder)
+def _join(files: Sequence[Path], target: Path) -> None:
+    """One file with the rows of several small ones, in their order."""
+    _write(pa.concat_tables([pq.read_table(file) for file in files]), target)
+
+
+def _publish(source: Path, target: Path) -> None:
+    """Let a file appear under its last name; the tail keeps it, where the disk has links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        os.rename(source, target)
+
+
+def _replace(file: Path, text: str) -> None:
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    beside.write_text(text)
+    beside.replace(file)
+
+
+def _size(waiting: Mapping[int, Path]) -> int:
+    return sum(file.stat().st_size for folder in waiting.values() for file in folder.iterdir())

@@ -1,35 +1,27 @@
-"""Which files of an output folder count: only those of committed triggers.
+"""Which files of a folder count as data.
 
-A folder `trigger-000000000012` counts when the driver has put `_SUCCESS` into it.  A folder
-that Spark's own file sink wrote has a log instead (`_spark_metadata`), which only Spark reads:
+Of an output folder: what is published, and what waits beside it (`anabranch.sinks.published`).
+A folder that Spark's own file sink wrote has a log (`_spark_metadata`), which only Spark reads:
 it is refused, since files that the log does not list must not count.
 """
 
-import re
 from pathlib import Path
 from typing import Final
 
 from anabranch.errors import FileError
+from anabranch.sinks.published import committed_files, pieces_in, tail_of
 
 SPARK_LOG: Final = "_spark_metadata"
-SUCCESS: Final = "_SUCCESS"
-
-_TRIGGER: Final = re.compile(r"trigger-\d+")
 
 
 def has_commits(folder: Path) -> bool:
-    """Whether a folder is one that a merge commits into, trigger by trigger."""
-    return any(_TRIGGER.fullmatch(entry.name) for entry in folder.iterdir() if entry.is_dir())
+    """Whether a folder is one that a merge publishes into."""
+    return tail_of(folder).is_dir() or bool(pieces_in(folder))
 
 
 def committed(folder: Path) -> tuple[Path, ...]:
-    """The data files of such a folder that count, in the order of their triggers."""
-    triggers = sorted(
-        entry
-        for entry in folder.iterdir()
-        if entry.is_dir() and _TRIGGER.fullmatch(entry.name) and (entry / SUCCESS).is_file()
-    )
-    return tuple(file for trigger in triggers for file in data_files(trigger))
+    """The files of such a folder with committed rows, in the order of their triggers."""
+    return tuple(committed_files(folder))
 
 
 def data_files(folder: Path) -> list[Path]:

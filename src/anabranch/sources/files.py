@@ -298,7 +298,7 @@ def _empty(place: Path, *, is_inbox: bool) -> FileError:
     if is_inbox:
         expected = f"at least one replica with {expected}"
     elif place.is_dir() and _is_output(place):
-        expected = "at least one committed trigger (a folder with _SUCCESS)"
+        expected = "the rows of at least one committed trigger"
     else:
         expected += ", or one sub-folder per replica with such files"
     message = (

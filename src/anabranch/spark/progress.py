@@ -8,23 +8,22 @@ compares two independent counts.  `TriggerRecord` is one trigger in all lanes, `
 triggers.
 
 A lane's record becomes JSON once, in the lane.  That text is what crosses Spark, what observers
-read and what lies in `OUTPUT/progress`, one folder per trigger, replaced as a whole when a
-trigger is run again.  docs/guide/progress.md documents each field; `version` changes when one
-of them changes its meaning.
+read and what lies in `OUTPUT/progress`, one file per trigger, replaced as a whole when a
+trigger is run again.  A snapshot of the totals lies beside that folder, so that a restart reads
+few records, and old ones can be removed.  docs/guide/progress.md documents each field;
+`version` changes when one of them changes its meaning.
 """
 
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_time
 from anabranch.errors import StateError
-from anabranch.sinks.folder import SUCCESS, is_complete
 
 log = logging.getLogger(__name__)
 
@@ -129,16 +128,20 @@ class LaneRecord:
     def from_json(cls, text: str) -> "LaneRecord":
         """The record of such a text; another version is refused by name."""
         fields = json.loads(text)
-        if fields["version"] != VERSION:
-            message = (
-                f"a progress record has version {fields['version']}, this version of anabranch "
-                f"reads version {VERSION}; use the version that wrote it, or start a new run"
-            )
-            raise StateError(message)
+        _require_version(fields["version"])
         replicas = {name: ReplicaCounts(**one) for name, one in fields.pop("replicas").items()}
         operators = {n: OperatorRecord(**one) for n, one in fields.pop("operators").items()}
         violators = tuple(fields.pop("violators"))
         return cls(replicas=replicas, operators=operators, violators=violators, **fields)
+
+
+def _require_version(version: int) -> None:
+    if version != VERSION:
+        message = (
+            f"a progress record has version {version}, this version of anabranch reads version "
+            f"{VERSION}; use the version that wrote it, or start a new run"
+        )
+        raise StateError(message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,6 +383,22 @@ class Totals:
         for bucket in BUCKETS:
             replica.buckets[bucket] += getattr(one, bucket)
 
+    def to_json(self) -> str:
+        """All of it, for `from_json`."""
+        return json.dumps({"version": VERSION, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Totals":
+        """What `to_json` wrote; another version is refused by name."""
+        fields = json.loads(text)
+        _require_version(fields.pop("version"))
+        last = fields.pop("last")
+        if last is not None:
+            inside = {name: ReplicaRecord(**one) for name, one in last["replicas"].items()}
+            last = TriggerRecord(**{**last, "replicas": inside})
+        replicas = {n: ReplicaTotals(**one) for n, one in fields.pop("replicas").items()}
+        return cls(replicas=replicas, last=last, **fields)
+
     def to_dict(self) -> dict[str, Any]:
         """The sums as JSON has them."""
         facts = ("frontier", "lag", "joined", "standing")
@@ -457,23 +476,3 @@ class Warner:
                 totals.live,
                 totals.state_bytes,
             )
-
-
-def read_totals(progress: Path) -> Totals:
-    """The totals of all triggers that were written completely."""
-    totals = Totals()
-    folders = sorted(progress.glob("trigger-*")) if progress.exists() else []
-    for folder in folders:
-        if is_complete(folder):
-            number = int(folder.name.removeprefix("trigger-"))
-            at = (folder / SUCCESS).stat().st_mtime
-            totals.add(read_records(folder), number, at=at)
-    return totals
-
-
-def read_records(folder: Path) -> list[LaneRecord]:
-    """The lanes' records of one trigger, from its folder."""
-    import pyarrow.parquet as pq
-
-    texts = pq.read_table(folder).column("record").to_pylist()
-    return [LaneRecord.from_json(text) for text in texts]

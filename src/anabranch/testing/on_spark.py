@@ -23,6 +23,7 @@ from anabranch.errors import UsageError
 from anabranch.model.element import Element, Insert
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Attach, ControlEntry
+from anabranch.sinks.published import Piece, pieces_in
 from anabranch.testing.backends import COUNTED, Pushed
 from anabranch.testing.ledger import Account
 from anabranch.testing.operators import Entry
@@ -50,7 +51,7 @@ class OnSpark:
     account: Account = field(default_factory=dict)
     expelled: set[str] = field(default_factory=set)
     files: int = 0
-    seen: set[Path] = field(default_factory=set)
+    seen: set[Piece] = field(default_factory=set)
     query: "RunningQuery | None" = None
     counts: dict[str, int] = field(default_factory=dict)
     reasons: None = None
@@ -145,9 +146,11 @@ class OnSpark:
         except Exception:
             running.wait()  # raises what ended the query, in our words
             raise
-        for trigger in sorted(set(self.folder.glob("out/trigger-*")) - self.seen):
-            self.seen.add(trigger)
-            self.output += self._read(trigger)
+        running.publish()
+        for piece in pieces_in(self.folder / "out"):
+            if piece not in self.seen:
+                self.seen.add(piece)
+                self.output += self._read(self.folder / "out" / piece.name)
         totals, replicas = running.totals, running.totals.replicas
         self.counts = {name: totals.output.get(name, 0) for name in COUNTED}
         self.counts |= {"live": totals.live}
@@ -163,11 +166,8 @@ class OnSpark:
         tables = [encode(from_elements(some, schema), replica=name) for name, _, some in pushed]
         return pa.concat_tables([empty, *tables]).combine_chunks()
 
-    def _read(self, trigger: Path) -> list[Element]:
-        files = sorted(trigger.glob("*.parquet"))
-        if not files:
-            return []
-        table = pa.concat_tables([pq.read_table(file) for file in files])
+    def _read(self, file: Path) -> list[Element]:
+        table = pq.read_table(file)
         if self.entry.view == "final":
             return [self._final(row) for row in table.to_pylist()]
         schema = ElementSchema(TimeType.BIGINT, self.payload)

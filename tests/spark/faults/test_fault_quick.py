@@ -7,6 +7,7 @@ import pytest
 from faulty import MakeScene, column
 
 from anabranch.errors import StateError
+from anabranch.sinks.published import tail_of
 from anabranch.spark.write.read_output import read_output
 
 pytestmark = pytest.mark.spark
@@ -38,10 +39,11 @@ def test_a_lost_commit_entry_and_files_that_nobody_committed(
     here.lose_entry("commits", "offsets")
     with pytest.raises(StateError, match="entries of the checkpoint are lost"):
         place.prepare()
-    stray = place.output / "elements" / "trigger-000000009999"
+    elements = place.output / "elements"
+    stray = tail_of(elements) / "trigger-000000009999"
     stray.mkdir()
-    table = pq.read_table(next((place.output / "elements").rglob("*.parquet")))
-    pq.write_table(table, stray / "part-0.parquet")
+    table = pq.read_table(next(elements.iterdir()))
+    pq.write_table(table, stray / "lane-0.parquet")
     seen = read_output(spark, place.output).select("seq").toArrow()["seq"]
     assert sorted(seen.to_pylist()) == sorted(
         column(place.output / "elements", "seq").to_pylist()

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from anabranch.sinks.folder import is_complete
-from anabranch.spark.progress import LaneRecord, read_records
+from anabranch.spark.progress import LaneRecord
+from anabranch.spark.write.records import read_records, record_files
 
 INTERVAL: Final = 0.2
 """Seconds between two looks."""
@@ -41,16 +41,8 @@ class Follower:
     def look(self) -> None:
         """Hand over what is there and was not handed over."""
         with self._lock:
-            for number, folder in sorted(self._complete()):
-                self._take(read_records(folder), number)
-                self._next = number + 1
-
-    def _complete(self) -> list[tuple[int, Path]]:
-        last = self._committed()
-        folders = self._progress.glob("trigger-*") if self._progress.exists() else ()
-        numbered = ((int(path.name.removeprefix("trigger-")), path) for path in folders)
-        return [
-            (number, path)
-            for number, path in numbered
-            if self._next <= number <= last and is_complete(path)
-        ]
+            last = self._committed()
+            for number, file in record_files(self._progress).items():
+                if self._next <= number <= last:
+                    self._take(read_records(file), number)
+                    self._next = number + 1

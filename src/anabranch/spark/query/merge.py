@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema
+from anabranch.batch.times import to_seconds
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Operator, Route
@@ -276,9 +277,13 @@ class Merged:
         late: "Given | None" = None,
         once: bool = False,
         interval: str = "1 second",
+        roll: str = "0",
         on_trigger: "OnTrigger | None" = None,
     ) -> "RunningQuery":
-        """ONE query, several sinks: a folder (Parquet, a folder per trigger) or a function.
+        """ONE query, several sinks: a folder of Parquet files, or a function.
+
+        A folder gets the rows of committed triggers, in one file for each, or with `roll` one
+        for each such time: choose minutes for a query that runs for days.
 
         A function is called with a DataFrame and the trigger's id, perhaps again with both the
         same after a failure: key what it writes by the id.  `output` is a folder as the command
@@ -294,7 +299,8 @@ class Merged:
             raise UsageError(message)
         sinks = {ELEMENTS: elements, CHANGES: changes, FINAL: final, LATE: late}
         place = None if output is None else Path(output)
-        prepared = prepare(self, str(checkpoint), sinks, output=place)
+        seconds = to_seconds(roll, option="roll")
+        prepared = prepare(self, str(checkpoint), sinks, output=place, roll=seconds)
         return prepared.start(self.session, once=once, interval=interval, on_trigger=on_trigger)
 
     @property

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from anabranch.errors import UsageError
+from anabranch.errors import StateError, UsageError
 from anabranch.sinks.contract import Sink
 from anabranch.sinks.folder import FolderSink
 from anabranch.sinks.function import FunctionSink
+from anabranch.sinks.published import Ledger, missing, tail_of
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS
 from anabranch.spark.lane.stage import escaped, in_lanes
 from anabranch.spark.pack.spill import depot_for
@@ -28,6 +29,7 @@ from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
+from anabranch.spark.write.views import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +39,29 @@ if TYPE_CHECKING:
 
 Given: TypeAlias = "str | Path | Callable[[DataFrame, int], None] | Sink"
 """What a user names as a sink: a folder (a path or URI), a function, or a sink of their own."""
+
+
+LEDGERS: Final = "published"
+"""The folder in a checkpoint with a ledger for each folder that the run writes."""
+
+_SHOWN: Final = 5
+"""So many missing files are named in an error."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """What the folder sinks of a run have in common."""
+
+    run: str
+    checkpoint: Path | None
+    roll: float
+
+    def sink(self, path: str, name: str) -> FolderSink:
+        """A folder, with a ledger of this name where the checkpoint is a local path."""
+        if self.checkpoint is None:
+            return FolderSink(path, self.run, None, self.roll)
+        ledger = self.checkpoint / LEDGERS / f"{name}.json"
+        return FolderSink(path, self.run, str(ledger), self.roll)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +151,21 @@ class Prepared:
 
     @property
     def homes(self) -> list[Path]:
-        """The folders that belong to the run beside its checkpoint."""
-        folders = (outlet.sink.folder for outlet in self.outlets)
-        sinks = [Path(folder) for folder in folders if folder is not None]
-        inside = (self.folder, self.output)
-        outside = [sink for sink in sinks if sink.parent not in inside]
+        """The folders beside the checkpoint in which the run is recorded."""
+        outside = [tail_of(folder) for folder in self.outside]
         return [self.output, *outside] if self.output else outside
+
+    @property
+    def outside(self) -> list[Path]:
+        """The folders of sinks that are neither in the output nor in the checkpoint."""
+        inside = (self.folder, self.output)
+        return [sink.place for sink in self.folders if sink.place.parent not in inside]
+
+    @property
+    def folders(self) -> list[FolderSink]:
+        """The sinks that are folders of ours."""
+        sinks = (outlet.sink for outlet in self.outlets)
+        return [sink for sink in sinks if isinstance(sink, FolderSink)]
 
 
 def prepare(
@@ -140,8 +174,12 @@ def prepare(
     given: Mapping[str, "Given | None"],
     *,
     output: Path | None = None,
+    roll: float = 0.0,
 ) -> Prepared:
-    """Check all that can be known before Spark starts; raise what is wrong."""
+    """Check all that can be known before Spark starts; raise what is wrong.
+
+    `roll` are the seconds between two published files of a folder.
+    """
     folder = local(checkpoint)
     place = checkpoint if folder is None else str(folder)
     output = None if output is None else output.resolve()
@@ -157,9 +195,17 @@ def prepare(
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
     if output is None:
         sinks.setdefault(LATE, f"{place}/{LATE}")
-    outlets = [Outlet(merged.views.view(view), _sink(sink)) for view, sink in sinks.items()]
+
+    folders = Folders(run.run[:8], folder, roll)
+    outlets = [
+        Outlet(merged.views.view(view), _sink(sink, folders, view))
+        for view, sink in sinks.items()
+    ]
     if output is not None:
-        outlets += _of_output(merged, output)
+        outlets += [
+            Outlet(view, folders.sink(str(output / name), f"output-{name}"))
+            for name, view in _output_views(merged).items()
+        ]
     made = Prepared(
         merged,
         run,
@@ -193,32 +239,49 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
     )
 
 
-def _sink(given: "Given") -> Sink:
+def _sink(given: "Given", folders: Folders, name: str) -> Sink:
     if isinstance(given, Sink):
         return given
     if isinstance(given, str | Path):
         folder = local(str(given))
-        return UriSink(str(given)) if folder is None else FolderSink(str(folder))
+        return UriSink(str(given)) if folder is None else folders.sink(str(folder), name)
     return FunctionSink(given)
 
 
-def _of_output(merged: "Merged", output: Path) -> list[Outlet]:
+def _output_views(merged: "Merged") -> dict[str, View]:
     """The merged stream, and what was not merged: late rows and violations apart."""
     views = {name: merged.views.apart(name) for name in (LATE, VIOLATIONS)}
-    views = {ELEMENTS: merged.views.view(ELEMENTS)} | views
-    return [Outlet(view, FolderSink(str(output / name))) for name, view in views.items()]
+    return {ELEMENTS: merged.views.view(ELEMENTS)} | views
 
 
 def _require_sinks(made: Prepared, found: runs.Run | None) -> None:
-    """Reject two sinks in one folder, and a folder of another run."""
+    """Reject two sinks in one folder, a folder of another run, and one that lost files."""
     folders = [one.sink.folder for one in made.outlets if one.sink.folder is not None]
     for folder in folders:
         if folders.count(folder) > 1:
             message = f"ab.merge: two sinks have one folder, {folder}; name one for each"
             raise UsageError(message)
-    for home in made.homes:
-        if home != made.output:
-            runs.require_own(home, found)
+    for outside in made.outside:
+        runs.require_own(outside, found)
+    if found is not None and made.folder is not None:
+        committed = runs.last_entry(made.folder / "commits")
+        for sink in made.folders:
+            _require_complete(sink, committed)
+
+
+def _require_complete(sink: FolderSink, committed: int) -> None:
+    """Reject a folder that lacks what the run has written there."""
+    ledger = None if sink.ledger is None else Ledger.read(Path(sink.ledger))
+    lost = [] if ledger is None else missing(sink.place, ledger, committed)
+    if lost:
+        shown = "; ".join(lost[:_SHOWN])
+        more = f"; and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        message = (
+            f"{sink.folder}: files that this run has written are not there: {shown}{more}; "
+            "restore them, or name a new output and a new checkpoint: then all of the input is "
+            "merged again"
+        )
+        raise StateError(message)
 
 
 def _require_local(

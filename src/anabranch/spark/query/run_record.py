@@ -1,6 +1,7 @@
 """The one run that a checkpoint and the folders it writes belong to.
 
-Each of them holds a file `_run.json` with the same run id.  A checkpoint knows which input was
+Each of them holds a file `_run.json` with the same run id; a folder of Parquet files alone has
+it in its tail (`anabranch.sinks.published`).  A checkpoint knows which input was
 consumed and what was emitted; joined with another output folder it would lose or double rows,
 so every other pairing is rejected before Spark starts.  What may never change over the life of
 a run (the number of lanes, the case, the policy but for `violations`, the type of the times,
@@ -19,9 +20,10 @@ from typing import Final
 
 from anabranch.errors import StateError
 from anabranch.operators.merge.policy import DEFAULT, Policy
-from anabranch.sinks.folder import is_complete, trigger_name
+from anabranch.sinks.published import tail_of
 from anabranch.sources.channels import PROGRESS
 from anabranch.spark.query.lock import FILE as LOCK
+from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
 FORMAT: Final = 1
@@ -116,7 +118,7 @@ def require_own(folder: Path, found: Run | None) -> None:
     """Reject a folder of a sink that belongs to another run; a new one may be added later."""
     if found is None and is_unused(folder):
         return
-    theirs = read(folder)
+    theirs = read(tail_of(folder))
     used = folder.exists() and any(folder.iterdir())
     if (theirs is None and used) or (
         theirs is not None and (found is None or theirs.run != found.run)
@@ -153,8 +155,8 @@ def require_written(output: Path, checkpoint: Path) -> None:
     Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
     """
     begun, committed = last_entry(checkpoint / "offsets"), last_entry(checkpoint / "commits")
-    there = output / PROGRESS / trigger_name(committed)
-    if committed >= 0 and not is_complete(there):
+    there = record_file(output / PROGRESS, committed)
+    if committed >= 0 and not there.exists():
         message = (
             f"{output}: the checkpoint {checkpoint} says that trigger {committed} was written, "
             f"but {there} is not there: rows of the output were removed; restore the folder, "
@@ -162,8 +164,8 @@ def require_written(output: Path, checkpoint: Path) -> None:
         )
         raise StateError(message)
     # Spark would begin the trigger anew on a state that has seen its first attempt.
-    ahead = output / PROGRESS / trigger_name(begun + 1)
-    if is_complete(ahead):
+    ahead = record_file(output / PROGRESS, begun + 1)
+    if ahead.exists():
         message = (
             f"{checkpoint}: its last trigger is {begun}, but {ahead} was written by a later "
             "one: entries of the checkpoint are lost, or it is an old copy; restore it, or "

@@ -13,11 +13,10 @@ from pathlib import Path
 from time import time as wall_clock
 from typing import TYPE_CHECKING
 
-from anabranch.batch.schema import TimeType
-from anabranch.batch.times import instant_units, to_units
+from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
 from anabranch.spark.lane.stage import escaped, shuffled_into
-from anabranch.spark.progress import LaneRecord, Totals, Warner, read_totals
+from anabranch.spark.progress import LaneRecord, Totals, Warner
 from anabranch.spark.query import ending
 from anabranch.spark.query.control_log import ENTRIES, FOLDER, ControlLog, read_entries
 from anabranch.spark.query.follow import INTERVAL, Follower
@@ -27,6 +26,7 @@ from anabranch.spark.query.run_record import last_entry
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session.connect import is_connect
+from anabranch.spark.write.records import SNAPSHOT_EVERY, read_totals, write_snapshot
 from anabranch.spark.write.reports import local
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class RunningQuery:
 
     def silent(self, after: str = "1 minute") -> list[str]:
         """The replicas that may send rows, and have sent none for this long, by the clock."""
-        return self.totals.silent(wall_clock(), _seconds(after, "silent(after=)"))
+        return self.totals.silent(wall_clock(), to_seconds(after, option="silent(after=)"))
 
     def wait(self, seconds: int | None = None) -> bool:
         """Wait for the end; False if it still runs.  A failure is raised in our words."""
@@ -132,6 +132,12 @@ class RunningQuery:
         if self._follower is not None and all(one.failure is None for one in self._pollers):
             self._follower.look()
         self._notify_committed()
+        self._writer.publish()
+
+    def publish(self) -> None:
+        """Publish now what Spark has committed; by itself that happens every `roll`."""
+        self._writer.roll(self._last_commit())
+        self._writer.publish()
 
     def _notify_committed(self) -> None:
         last = self._last_commit()
@@ -147,7 +153,7 @@ class RunningQuery:
         """Start Spark's query; called once, by `Prepared.start`."""
         remote = is_connect(spark)
         watches = self._prepared.watches(self._control)
-        pause = _seconds(interval, "interval") if watches and not once else None
+        pause = to_seconds(interval, option="interval") if watches and not once else None
         _advance(watches)
         if remote:
             self._require_reachable(spark, watches)
@@ -172,6 +178,8 @@ class RunningQuery:
             self._poll(self._follower.look, INTERVAL)
         if pause is not None:
             self._poll(lambda: _advance(watches), pause)
+        if self._writer.folders and self._prepared.folder is not None:
+            self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
 
     def _poll(self, look: Callable[[], None], seconds: float) -> None:
         self._pollers.append(Poller(look, seconds, lambda: ending.stop(self.query)))
@@ -206,6 +214,7 @@ class RunningQuery:
         if trigger < self.totals.next_trigger:  # repeated: its records were replaced
             self.totals = self._read_totals()
         else:
+            self._keep_totals()
             self.totals.add(records, trigger, at=wall_clock())
         self._warner.warn(self.totals)
         if self._on_trigger is not None:
@@ -217,6 +226,12 @@ class RunningQuery:
         elif self._control is not None:
             for name in sorted(violators):
                 self._control.detach(name)
+
+    def _keep_totals(self) -> None:
+        """Now and then a snapshot: a trigger begins when Spark has committed all before it."""
+        progress = local(self._writer.progress)
+        if progress is not None and self.totals.next_trigger % SNAPSHOT_EVERY == 0:
+            write_snapshot(progress, self.totals)
 
     def _read_totals(self) -> Totals:
         progress = local(self._writer.progress)
@@ -231,10 +246,6 @@ class RunningQuery:
             raise UsageError(message)
         self._control.refresh()
         return self._control
-
-
-def _seconds(text: str, option: str) -> float:
-    return to_units(text, TimeType.TIMESTAMP, option=option) / 1_000_000
 
 
 def _advance(watches: Sequence[InboxWatch]) -> None:

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.sinks.contract import Sink
-from anabranch.sinks.folder import trigger_name
+from anabranch.sinks.folder import FolderSink
 from anabranch.sources.channels import PROGRESS
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.progress import LaneRecord
-from anabranch.spark.write.reports import LaneReport, read_reports, staged_files, write_records
+from anabranch.spark.write.reports import (
+    LaneReport,
+    read_reports,
+    staged_files,
+    trigger_name,
+    write_records,
+)
 from anabranch.spark.write.stage_files import Direct, Shelf
 from anabranch.spark.write.views import View
 
@@ -78,7 +84,7 @@ class TriggerWriter:
                 _write(outlet, df, trigger, reports)
             for outlet in self.outlets:
                 outlet.sink.commit(trigger)
-            write_records(df, reports, f"{self.progress}/{trigger_name(trigger)}")
+            write_records(df, reports, self.progress, trigger)
             if self.depot is not None:
                 self.depot.clear()
         finally:
@@ -90,6 +96,22 @@ class TriggerWriter:
         """Notify every sink that Spark repeats no trigger up to this one."""
         for outlet in self.outlets:
             outlet.sink.committed(trigger)
+
+    def roll(self, committed: int) -> None:
+        """Let the folders publish what is old enough; Spark has committed this trigger."""
+        for folder in self.folders:
+            folder.committed(committed)
+
+    def publish(self) -> None:
+        """Let the folders publish all that they know to be committed."""
+        for folder in self.folders:
+            folder.publish()
+
+    @property
+    def folders(self) -> list[FolderSink]:
+        """The sinks that are folders of ours."""
+        sinks = (outlet.sink for outlet in self.outlets)
+        return [sink for sink in sinks if isinstance(sink, FolderSink)]
 
     def direct(self) -> Direct:
         """What the lanes write themselves, and what they hand on for other sinks."""

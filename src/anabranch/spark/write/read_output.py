@@ -1,14 +1,18 @@
-"""A merged output as a DataFrame: exactly the rows that were committed.
+"""A merged output as a DataFrame: exactly the rows that Spark has committed.
 
-Only trigger folders that the driver has completed count (`_SUCCESS`); any other reader does
-the same with `spark.read.parquet("OUTPUT/elements/*")`, as long as no merge is writing.
+What is published, any reader reads: `spark.read.parquet("OUTPUT/elements")`, at any time.  Here
+come also the rows that wait to be published: those of the last minute of a query that runs, or
+of one that was killed.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError, UsageError
+from anabranch.sinks.published import committed_files
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.lane.stage import escaped
+from anabranch.spark.write.records import record_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +32,8 @@ def read_output(
         )
         raise UsageError(message)
     folder = Path(path) / what
-    triggers = sorted(folder.glob("trigger-*")) if folder.is_dir() else []
-    done = [str(trigger) for trigger in triggers if (trigger / "_SUCCESS").exists()]
+    files = record_files(folder).values() if what == PROGRESS else committed_files(folder)
+    done = [escaped(str(file)) for file in files]
     if not done:
         message = (
             f"{folder}: no trigger has been committed there; expected the output folder of a "

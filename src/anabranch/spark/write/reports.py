@@ -1,7 +1,7 @@
 """The reports of the lanes of a trigger, and its records in the progress folder.
 
 Lanes write the files of a trigger themselves, and sinks (`anabranch.sinks`) put them into
-place; the records come last.
+place; the records come last, as one file per trigger that is complete or not there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from anabranch.errors import StateError
-from anabranch.sinks.folder import write_table
 from anabranch.spark.progress import LaneRecord
+from anabranch.spark.write.records import write_record_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,16 +64,23 @@ def staged_files(reports: Sequence[LaneReport]) -> dict[str, dict[str, int]]:
     return found
 
 
-def write_records(df: "DataFrame", reports: Sequence[LaneReport], folder: str) -> None:
-    """Write the records of a trigger; by Spark where only Spark can."""
+def write_records(
+    df: "DataFrame", reports: Sequence[LaneReport], folder: str, trigger: int
+) -> None:
+    """Write the records of a trigger into a folder; by Spark where only Spark can."""
     rows = [(one.record.lane, one.text) for one in reports]
     place = local(folder)
     if place is not None:
         columns = [pa.array(column) for column in zip(*rows, strict=True)]
-        write_table(pa.table(columns, RECORDS), place)
+        write_record_file(pa.table(columns, RECORDS), place, trigger)
         return
     frame = df.sparkSession.createDataFrame(rows, "lane int, record string")
-    frame.coalesce(1).write.mode("overwrite").parquet(folder)
+    frame.coalesce(1).write.mode("overwrite").parquet(f"{folder}/{trigger_name(trigger)}")
+
+
+def trigger_name(trigger: int) -> str:
+    """The name of a trigger's folder where only Spark writes; names sort like numbers."""
+    return f"trigger-{trigger:012d}"
 
 
 def local(path: str) -> Path | None:
