@@ -26,6 +26,7 @@ coral8: (10), (15), (20), (30)
 from anabranch.model import Stable
 from anabranch.windows.aggregate import AGGREGATES
 from anabranch.windows.answers import Command
+from anabranch.windows.asked import Asked, Unanswered
 from anabranch.windows.binary import JoinResult, predict_join
 from anabranch.windows.candidates import Space
 from anabranch.windows.choose import Choice, Lack, choose
@@ -33,7 +34,7 @@ from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
 from anabranch.windows.infer import infer
-from anabranch.windows.inference import Asked, Inference, Parameter
+from anabranch.windows.inference import Inference, Parameter
 from anabranch.windows.inputs import Checked, Inputs
 from anabranch.windows.machine import Machine
 from anabranch.windows.needs import NEEDS, Need
@@ -93,6 +94,7 @@ __all__ = [
     "Stable",
     "Start",
     "Translation",
+    "Unanswered",
     "choose",
     "compare",
     "engine",

@@ -209,11 +209,22 @@ def settings(engine: Engine) -> dict[str, Any]:
 PARAMETERS: Final = tuple(settings(next(iter(ENGINES.values()))))
 
 
+def _may_be(profile: Engine, engine: Engine) -> bool:
+    """Whether they agree in what no option sets; cheap, since thousands are compared."""
+    ours, theirs = profile.report, engine.report
+    return (
+        profile.windows == engine.windows
+        and profile.tick == engine.tick
+        and ours.content_change == theirs.content_change
+        and ours.window_close == theirs.window_close
+    )
+
+
 def profiles_like(engine: Engine) -> Iterator[str]:
     """Names of the known engines that have these settings, their own options set so."""
     wanted = settings(engine)
     for name, profile in ENGINES.items():
-        if profile.windows != engine.windows:
+        if not _may_be(profile, engine):
             continue
         progress = profile.progress
         if progress is not None and engine.progress is not None:

@@ -1,7 +1,12 @@
 """`infer`: the SECRET settings of an engine that can only be run.
 
 All settings of a `Space` are candidates; each probe rules out those that would have answered
-otherwise.  The next probe is the one, of some generated, that splits those left best.
+otherwise, and those that have no answer to it although the engine accepted it.  The next probe
+is the one, of some generated, that splits those left best.
+
+A refusal rules out nobody, not even the settings that have an answer: an engine, or the program
+that calls it, may refuse for reasons outside the model (Spark refuses a slide above the size).
+It tells `gaps`, and which probes are asked in vain.
 
 1. Tuples in order and batches of one time, on the coarse candidates.
 2. Late tuples and mixed batches, on all that the coarse ones left stand for.
@@ -27,10 +32,10 @@ from typing import Literal
 from anabranch.errors import InputError, UsageError
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.answers import Command, Run, as_run, ask, fields_of
+from anabranch.windows.asked import Asked, Reply, Unanswered, unanswered
 from anabranch.windows.candidates import PARAMETERS, Space, profiles_like
 from anabranch.windows.engine import Engine
 from anabranch.windows.inference import (
-    Asked,
     Inference,
     Parameter,
     parameter,
@@ -157,30 +162,54 @@ class _Search:
         )
 
     def _left_after(self, probe: Probe, sample: Sequence[Engine]) -> float:
-        """How many of the sample a probe leaves, on average over its answers."""
+        """How many of the sample a probe leaves, on average if each is as likely the engine.
+
+        One without an answer would refuse the probe, and a refusal leaves all.
+        """
         answers = Counter(self.answer(engine, probe) for engine in sample)
         silent = answers.pop(None, 0)
-        total = sum(answers.values())
-        if not total:
-            return float(len(sample))
-        return silent + sum(count * count for count in answers.values()) / total
+        return silent + sum(count * count for count in answers.values()) / len(sample)
 
     def hold_against(self, probe: Probe, shown: tuple[Shown, ...]) -> None:
-        """Rule out those that would have shown something else than a recording."""
+        """Rule out those that have no answer to a recording, or another one."""
         before = list(self.left)
         self.told &= fields_of(shown) if shown else self.told
         self.left = agreeing(before, probe, shown, self.told, self._query(probe))
-        left, told = len(self.left), tuple(told_apart(before, self.left))
-        number = len(self.asked) + 1
-        self.asked.append(
-            Asked(number, probe, "recorded", shown, 1, 1, len(before), left, told)
+        self._note(before, probe, "recorded", shown)
+
+    def _note(
+        self,
+        before: list[Engine],
+        probe: Probe,
+        purpose: Literal["split", "confirm", "recorded"],
+        answer: Reply,
+        *,
+        runs: int = 1,
+        agreeing: int = 1,
+    ) -> None:
+        """Record a probe, and which of those before it ruled out for want of an answer."""
+        silent: tuple[Unanswered, ...] = ()
+        if len(self.left) < len(before):
+            silent = unanswered(before, Silent(probe, self._query(probe)).why)
+        asked = Asked(
+            number=len(self.asked) + 1,
+            probe=probe,
+            purpose=purpose,
+            answer=answer,
+            runs=runs,
+            agreeing=agreeing,
+            before=len(before),
+            after=len(self.left),
+            told=tuple(told_apart(before, self.left)),
+            unanswered=silent,
         )
+        self.asked.append(asked)
 
     def _query(self, probe: Probe) -> Query:
         return Query(probe.size, probe.slide, self.plan.agg, self.plan.kinds.by)
 
     def put(self, probe: Probe, purpose: Literal["split", "confirm"]) -> None:
-        """Ask the engine, and rule out those that would have answered otherwise."""
+        """Ask the engine, and rule out those that have no answer, or another one."""
         number = len(self.asked) + 1
         answers = self._answers(probe, number)
         most, agreeing, _ = self._most_frequent(answers)
@@ -190,18 +219,7 @@ class _Search:
         elif most is not None and decided:
             self.taken.add((probe.size, probe.slide))
             self._rule_out(probe, most, number)
-        asked = Asked(
-            number,
-            probe,
-            purpose,
-            most,
-            len(answers),
-            agreeing,
-            len(before),
-            len(self.left),
-            tuple(told_apart(before, self.left)),
-        )
-        self.asked.append(asked)
+        self._note(before, probe, purpose, most, runs=len(answers), agreeing=agreeing)
 
     def _answers(self, probe: Probe, number: int) -> list[tuple[Shown, ...] | None]:
         """As many as are needed: one answer must lead the next by some if they differ."""
@@ -216,13 +234,6 @@ class _Search:
             clear = not second or agreeing - second >= _LEAD
             if len(answers) >= least and (clear or len(answers) >= _MOST_RUNS):
                 return answers
-
-    def explaining(self) -> list[Engine]:
-        """Those left that foretell every answer, if any; the others were silent on some."""
-        answered = [one.probe for one in self.asked if one.decided and one.answer is not None]
-        silent = [Silent(probe, self._query(probe)) for probe in answered]
-        found = [engine for engine in self.left if not any(one(engine) for one in silent)]
-        return found or self.left
 
     def _most_frequent(
         self, answers: list[tuple[Shown, ...] | None]
@@ -255,7 +266,8 @@ class _Search:
 
     def _rule_out(self, probe: Probe, shown: tuple[Shown, ...], number: int) -> None:
         wanted = answer_of(shown, self.told)
-        left = [one for one in self.left if self.answer(one, probe) in (None, wanted)]
+        # None, no answer to what the engine accepted, is as wrong as another answer.
+        left = [one for one in self.left if self.answer(one, probe) == wanted]
         if not left and self.repeats < _NOISY_RUNS:
             self._require_same_answers(probe, shown, number)
         self.left = left
@@ -367,7 +379,7 @@ def _possible(space: Space, by: str) -> dict[str, list[object]]:
 
 
 def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
-    plan, left = search.plan, search.explaining()
+    plan, left = search.plan, search.left
     possible, found = _possible(plan.space, plan.kinds.by), values_of(left)
     parameters = [
         parameter(name, found[name], possible[name], search.asked) for name in PARAMETERS
@@ -386,4 +398,7 @@ def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
         complete=not left or not plan.asks or search.confirmed() >= plan.confirm,
         space=plan.space,
         next_probe=next_probe,
+        agg=plan.agg,
+        by=plan.kinds.by,
+        compared=search.told,
     )

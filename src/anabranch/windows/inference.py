@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from anabranch.errors import UsageError
-from anabranch.model import Stable
+from anabranch.windows.asked import Asked, Unanswered, probe_dict, show_answer
 from anabranch.windows.candidates import PARAMETERS, Space, settings
 from anabranch.windows.engine import Engine
-from anabranch.windows.probes import Probe, Shown
+from anabranch.windows.probes import FIELDS, Probe, answer_of, foretold
+from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.recorded import Silent
+from anabranch.windows.trace import Query
 
 _BOUND = 0.95
 
@@ -33,41 +36,12 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One probe, its answer, and what it did to the engines that were left."""
-
-    number: int
-    probe: Probe
-    purpose: Literal["split", "confirm", "recorded"]
-    answer: tuple[Shown, ...] | None
-    """The most frequent answer; None if the engine does not take the query."""
-    runs: int
-    agreeing: int
-    """How many runs gave that answer."""
-    before: int
-    after: int
-    """How many engines were left before and after."""
-    told: tuple[str, ...]
-    """The parameters of which it ruled out a value."""
-
-    @property
-    def decided(self) -> bool:
-        """Whether more than half of the runs agree; otherwise it tells nothing."""
-        return 2 * self.agreeing > self.runs
-
-    @property
-    def confirms(self) -> bool:
-        """Whether it was drawn by chance, and answered."""
-        return self.purpose == "confirm" and self.decided and self.answer is not None
-
-
-@dataclass(frozen=True, slots=True)
 class Inference:
     """What is known of a black-box engine."""
 
     engines: tuple[Engine, ...]
-    """All settings of the space that give every answer: nothing tells them apart.  Empty:
-    none fits."""
+    """All settings of the space that give every answer: nothing tells them apart.  One that
+    has no answer to a probe which the engine accepted is not among them.  Empty: none fits."""
     parameters: tuple[Parameter, ...]
     like: tuple[str, ...]
     """Known engines, their own options set so, that are among them."""
@@ -82,6 +56,10 @@ class Inference:
     space: Space
     next_probe: Probe | None = None
     """With recordings alone: a run that would tell some of the engines apart."""
+    agg: str = "sum"
+    by: Literal["time", "rows"] = "time"
+    compared: frozenset[str] = frozenset(FIELDS)
+    """What the engine tells of each result, and what was compared."""
 
     @property
     def fits(self) -> bool:
@@ -117,6 +95,28 @@ class Inference:
         message = f"no parameter is called {name!r}; there are {names}"
         raise UsageError(message)
 
+    def why_not(self, engine: str | Engine) -> str | None:
+        """Why that engine is out: the first probe to which it has no answer, or another one.
+
+        None if it gives every answer.  It need not be of the space.
+        """
+        found = engine_named(engine)
+        for one in self.asked:
+            if one.answer is None or not one.decided:
+                continue  # it tells nothing
+            query = Query(one.probe.size, one.probe.slide, self.agg, self.by)
+            silent = Silent(one.probe, query).why(found)
+            if silent is not None:
+                return f"no answer to probe {one.number}, which the engine accepted: {silent}"
+            said = foretold(found, one.probe, self.agg, self.by) or ()
+            if answer_of(said, self.compared) != answer_of(one.answer, self.compared):
+                shown = (show_answer(told) for told in (said, one.answer))
+                return (
+                    f"another answer to probe {one.number}: {' instead of '.join(shown)} "
+                    f"({one.probe})"
+                )
+        return None
+
     @property
     def ambiguous(self) -> tuple[str, ...]:
         """The parameters in which the engines that fit differ."""
@@ -138,23 +138,24 @@ class Inference:
                 }
                 for one in self.parameters
             ],
-            "asked": [_asked_dict(one) for one in self.asked],
+            "asked": [one.to_dict() for one in self.asked],
             "searched": self.searched,
             "confirmed": self.confirmed,
             "differs_at_most": self.differs_at_most,
             "complete": self.complete,
             "refuted_by": self.refuted_by.number if self.refuted_by else None,
             "alike": [_varying(one, self.ambiguous) for one in self.engines],
-            "next_probe": None if self.next_probe is None else _probe_dict(self.next_probe),
+            "next_probe": None if self.next_probe is None else probe_dict(self.next_probe),
         }
 
     def __str__(self) -> str:
         if self.refuted_by is not None:
-            return (
+            none = (
                 f"no setting fits: after {len(self.asked)} probes none is left; "
                 f"probe {self.refuted_by.number} ruled out the last "
                 f"{self.refuted_by.before} ({self.refuted_by.probe})"
             )
+            return "\n".join([none, *self._unanswered()])
         fit = (
             "1 setting fits" if len(self.engines) == 1 else f"{len(self.engines)} settings fit"
         )
@@ -162,12 +163,29 @@ class Inference:
         if self.like:
             lines.append(f"like {', '.join(self.like)}")
         lines += map(str, self.parameters)
-        return "\n".join([*lines, *self._limits()])
+        return "\n".join([*lines, *self._unanswered(), *self._limits()])
 
     def _counted(self) -> str:
         recorded = sum(one.purpose == "recorded" for one in self.asked)
         counts = ((recorded, "recording"), (len(self.asked) - recorded, "probe"))
         return " and ".join(f"{n} {what}{'s' * (n > 1)}" for n, what in counts if n)
+
+    def _unanswered(self) -> list[str]:
+        """Which settings are out without an answer: a line for each reason."""
+        found: dict[str, list[tuple[int, Unanswered]]] = {}
+        for one in self.asked:
+            for out in one.unanswered:
+                found.setdefault(out.reason, []).append((one.number, out))
+        lines: list[str] = []
+        for reason, some in found.items():
+            names = ", ".join(dict.fromkeys(name for _, out in some for name in out.like))
+            count = sum(out.settings for _, out in some)
+            have = "1 setting has" if count == 1 else f"{count} settings have"
+            lines.append(
+                f"out: {have} no answer to what the engine accepted (first: probe "
+                f"{some[0][0]}), since {reason}{f'; known: {names}' if names else ''}"
+            )
+        return lines
 
     def _limits(self) -> list[str]:
         """What was not found out, and how far that was looked for."""
@@ -197,37 +215,6 @@ class Inference:
 def _varying(engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
     told = settings(engine)
     return {name: told[name] for name in names if name in told}
-
-
-def _probe_dict(probe: Probe) -> dict[str, Any]:
-    return {
-        "size": probe.size,
-        "slide": probe.slide,
-        "tuples": [
-            {"stable": item.time}
-            if isinstance(item, Stable)
-            else {"time": item.time, "value": item.value, "batch": item.batch}
-            for item in probe.tuples
-        ],
-    }
-
-
-def _asked_dict(one: Asked) -> dict[str, Any]:
-    return {
-        "number": one.number,
-        **_probe_dict(one.probe),
-        "purpose": one.purpose,
-        "answer": None if one.answer is None else [_plain(result) for result in one.answer],
-        "runs": one.runs,
-        "agreeing": one.agreeing,
-        "before": one.before,
-        "after": one.after,
-        "told": list(one.told),
-    }
-
-
-def _plain(shown: Shown) -> dict[str, Any]:
-    return {name: value for name, value in shown._asdict().items() if value is not None}
 
 
 def told_apart(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:

@@ -140,25 +140,26 @@ def trace(
 
 def require_fit(engine: Engine, query: Query) -> None:
     """Raise unless the engine has such windows."""
-    if query.slide > query.size and not engine.gaps:
-        message = (
-            f"{engine.name} takes no slide above the size, this query has size {query.size} "
-            f"and slide {query.slide}"
-        )
+    found = unfit(engine, query)
+    if found is not None:
+        message = f"{engine.name} {found[0]}{found[1]}"
         raise UsageError(message)
-    if engine.windows == "every":
-        if abs(engine.start.offset) >= query.slide and engine.start.anchor == "grid":
-            message = (
-                f"{engine.name} takes only an offset below the slide, this query has offset "
-                f"{engine.start.offset} and slide {query.slide}"
-            )
-            raise UsageError(message)
-        if query.by == "rows":
-            message = (
-                f"{engine.name} has no windows of tuples; use one of the engines that show "
-                "one window at a time, or windows of time"
-            )
-            raise UsageError(message)
+
+
+def unfit(engine: Engine, query: Query) -> tuple[str, str] | None:
+    """What the engine lacks for such windows, and what the query asks for; None if it fits."""
+    if query.slide > query.size and not engine.gaps:
+        asked = f", this query has size {query.size} and slide {query.slide}"
+        return "takes no slide above the size", asked
+    if engine.windows != "every":
+        return None
+    if abs(engine.start.offset) >= query.slide and engine.start.anchor == "grid":
+        asked = f", this query has offset {engine.start.offset} and slide {query.slide}"
+        return "takes only an offset below the slide", asked
+    if query.by == "rows":
+        instead = "; use one of the engines that show one window at a time, or windows of time"
+        return "has no windows of tuples", instead
+    return None
 
 
 def _result(value: Any, visit: Visit, step: int) -> Result:

@@ -1,10 +1,10 @@
 """Runs that were written down: what an engine got and what it showed, as answers for `infer`.
 
 A recording rules out the settings that would have shown something else, as a probe does, and
-those that take no such input: the engine took it.  Nobody chose its tuples, and it may be
-long.  What an engine shows for the first tuples does not depend on those after them, so each
-setting is fed part by part: most are gone after a few tuples, and only those left look at the
-whole.
+those that have no answer to such an input: the engine accepted it.  Nobody chose its tuples,
+and it may be long.  What an engine shows for the first tuples does not depend on those after
+them, so each setting is fed part by part: most are gone after a few tuples, and only those left
+look at the whole.
 
 Engines that answer at every instant, or at every few, are not considered where times go over
 more than `MOST_INSTANTS`: with timestamps that would be every microsecond.
@@ -20,7 +20,7 @@ from anabranch.model import Stable
 from anabranch.windows.answers import read_results
 from anabranch.windows.engine import Engine
 from anabranch.windows.machine import Machine
-from anabranch.windows.predict import require_fit
+from anabranch.windows.predict import unfit
 from anabranch.windows.probes import Probe, Seen, Shown, answer_of, foretold, rounded
 from anabranch.windows.stream import (
     Arrival,
@@ -80,15 +80,11 @@ def agreeing(
     """Those that take such a run and would have shown the same."""
     wanted = answer_of(shown, told)
     silent = Silent(probe, query)
-    times = [int(one.time) for one in probe.tuples]
-    long = query.by == "time" and max(times) - min(times) > MOST_INSTANTS
     parts = list(_parts(probe.tuples))
     return [
         engine
         for engine in engines
-        if not (long and _ceaseless(engine))
-        and not silent(engine)
-        and _would_show(engine, query, parts, wanted, told)
+        if silent.why(engine) is None and _would_show(engine, query, parts, wanted, told)
     ]
 
 
@@ -99,21 +95,30 @@ def _ceaseless(engine: Engine) -> bool:
 
 
 class Silent:
-    """Whether the model says nothing of an engine here: out of order, or no such window."""
+    """Which engines have no answer to a probe, and why."""
 
     def __init__(self, probe: Probe, query: Query) -> None:
         items = read(probe.tuples)
+        times = [int(one.time) for one in probe.tuples]
         self._query = query
         self._disordered = _refused(lambda: require_order(items, "it"))
         self._mixed = _refused(lambda: require_plain_batches(items))
+        self._long = query.by == "time" and max(times) - min(times) > MOST_INSTANTS
 
-    def __call__(self, engine: Engine) -> bool:
-        """Of this one."""
-        if engine.windows == "active" and (
-            self._disordered or (self._mixed and engine.tick == "batch")
-        ):
-            return True
-        return _refused(lambda: require_fit(engine, self._query))
+    def why(self, engine: Engine) -> str | None:
+        """Why this one has no answer; None if it has one."""
+        lacks = unfit(engine, self._query)
+        if lacks is not None:
+            return f"it {lacks[0]}"
+        if engine.windows != "active":
+            return None
+        if self._disordered:
+            return "it shows one window at a time, which needs tuples in order of time"
+        if self._mixed and engine.tick == "batch":
+            return "it ticks by batch, which needs one time in each batch"
+        if self._long and _ceaseless(engine):
+            return f"it answers at every instant, of which there are over {MOST_INSTANTS:,}"
+        return None
 
 
 def _refused(check: Callable[[], None]) -> bool:

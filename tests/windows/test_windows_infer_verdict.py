@@ -1,0 +1,131 @@
+"""What the verdict of infer covers: who is out and why, what was tried, which runs disagreed.
+
+The engines here are the model itself, inside or outside the space that is searched.  The space
+is small, since what is tested is the verdict and not the search.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.errors import InputError, UsageError
+from anabranch.windows import (
+    Arrival,
+    Engine,
+    Inference,
+    Recorded,
+    Space,
+    Stable,
+    engine,
+    infer,
+)
+from anabranch.windows.predict import run_query
+from anabranch.windows.probes import answer_of, predicted
+from anabranch.windows.trace import Query
+
+Given = Sequence[Arrival | Stable]
+SMALL = Space(offsets=(0,), periods=(1,), delays=(0,), latenesses=(0, 2))
+CANDIDATES = [fine for coarse in SMALL.coarse() for fine in SMALL.fine(coarse)]
+# Outside the space: other numbers, and a report that no engine of the space has.
+OUTSIDE = [
+    engine("flink", lateness=4),
+    engine("flink", delay=1, lateness=7),
+    engine("beam-discarding", lateness=3),
+    engine("spark-append", delay=9),
+    engine("kafka-streams", delay=1),
+    engine("spark-complete"),
+]
+
+
+def box(made: Engine, *, refuses: frozenset[tuple[int, int]] = frozenset()) -> Any:
+    """A black box that is the model inside; it refuses what the model does, and `refuses`."""
+
+    def run(tuples: Given, size: int, slide: int) -> list[Any] | None:
+        if (size, slide) in refuses:
+            return None
+        try:
+            return list(run_query(made, Query(size, slide, "sum"), tuples).values)
+        except (InputError, UsageError):
+            return None
+
+    return run
+
+
+def quick(run: Any, space: Space = SMALL, **more: Any) -> Inference:
+    return infer(run, space=space, **{"search": 16, "confirm": 2, **more})
+
+
+def test_flink_with_a_lateness_that_was_not_tried_is_not_streambase() -> None:
+    found = quick(box(engine("flink", lateness=4)))
+    assert not found.fits
+    assert not found.like
+    assert "streambase" in {
+        name for one in found.asked for out in one.unanswered for name in out.like
+    }
+
+
+def test_who_is_out_without_an_answer_is_told_with_the_reason() -> None:
+    found = quick(box(engine("flink", lateness=4)))
+    reason = "it shows one window at a time, which needs tuples in order of time"
+    out = [told for one in found.asked for told in one.unanswered if told.reason == reason]
+    assert sum(one.settings for one in out) > 0
+    assert f"since {reason}; known: " in str(found)
+    plain = [told for one in found.to_dict()["asked"] for told in one["unanswered"]]
+    assert {"reason": reason, "settings": out[0].settings, "like": list(out[0].like)} in plain
+
+
+def test_why_not_names_the_first_probe_against_an_engine() -> None:
+    true = engine("flink", lateness=4)
+    found = quick(box(true))
+    assert found.why_not(true) is None
+    streambase, coral8 = found.why_not("streambase"), found.why_not("coral8")
+    assert streambase is not None
+    assert streambase.startswith("no answer to probe ")
+    assert "which the engine accepted: it shows one window at a time" in streambase
+    assert coral8 is not None
+    assert coral8.startswith("another answer to probe 1: ")
+    assert " instead of " in coral8
+
+
+def test_a_recording_keeps_the_reasons_too() -> None:
+    late = Recorded(4, 4, [(1, 1), (5, 2), (2, 4), (9, 8)], [1, 5, 2])
+    (asked,) = infer(recorded=[late], space=SMALL, search=16).asked
+    assert [one.reason for one in asked.unanswered] == [
+        "it shows one window at a time, which needs tuples in order of time"
+    ]
+    assert set(asked.unanswered[0].like) == {"stream", "coral8", "streambase"}
+    # Each instant of a long recording would be an answer.
+    long = Recorded(60_000, 60_000, [(1, 1), (50_000, 2)], [])
+    (asked,) = infer(recorded=[long], space=SMALL, search=16).asked
+    assert any("at every instant" in one.reason for one in asked.unanswered)
+
+
+@given(st.one_of(st.sampled_from(OUTSIDE), st.sampled_from(CANDIDATES)), st.integers(0, 1_000))
+@settings(max_examples=5)
+def test_who_is_left_gives_every_answer_that_the_engine_gave(true: Engine, seed: int) -> None:
+    found = quick(box(true), seed=seed)
+    for one in found.asked:
+        if one.answer is None:
+            continue
+        wanted = answer_of(one.answer, found.compared)
+        for left in found.engines:
+            told = predicted(left, one.probe, "sum", "time")
+            assert told is not None
+            assert answer_of(told, found.compared) == wanted
+    assert (true in found.engines) == (true in CANDIDATES)
+
+
+@given(
+    st.sampled_from(CANDIDATES),
+    st.frozensets(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=30),
+    st.integers(0, 1_000),
+)
+@settings(max_examples=5)
+def test_a_refusal_rules_out_nobody(
+    true: Engine, refuses: frozenset[tuple[int, int]], seed: int
+) -> None:
+    found = quick(box(true, refuses=refuses), seed=seed)
+    assert true in found.engines
+    assert all(one.before == one.after for one in found.asked if one.answer is None)
