@@ -47,12 +47,15 @@ def test_a_program_is_found_out(tmp_path: Path) -> None:
     assert found["start.offset"] == [0]
     assert "flink" in told["like"]
     assert "kafka-streams" not in told["like"]
+    tried = {one["name"]: one["tried"] for one in told["parameters"]}
+    assert tried["start.offset"] == [0, 1, 2]
 
 
 def test_a_program_that_no_setting_explains_is_a_no(tmp_path: Path) -> None:
     ran = infer(tmp_path, "print('[1, 2, 3, 4, 5]')", "--probes", "40")
     assert ran.exit_code == 1, ran.output
     assert ran.output.startswith("no setting fits")
+    assert "progress.lateness 0, 2, none" in ran.output
 
 
 @pytest.mark.parametrize(
@@ -166,7 +169,8 @@ def test_a_recorded_run_with_timestamps_finds_the_delay_that_is_named(tmp_path: 
     (tmp_path / "results.csv").write_text("\n".join(["value", *map(str, shown)]))
     ran = recorded(tmp_path, *lengths, *words)
     assert ran.exit_code == 0, ran.output
-    assert "progress.delay: 10 seconds or 0 (narrowed)" in ran.output
+    told = "progress.delay: 10 seconds or 0 (narrowed; tried -, 0, 10 seconds)"
+    assert told in ran.output
 
 
 def test_the_tuples_of_a_file_are_one_more_probe(tmp_path: Path) -> None:

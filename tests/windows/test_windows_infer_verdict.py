@@ -5,6 +5,7 @@ is small, since what is tested is the verdict and not the search.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -21,6 +22,8 @@ from anabranch.windows import (
     engine,
     infer,
 )
+from anabranch.windows.candidates import PARAMETERS
+from anabranch.windows.candidates import settings as settings_of
 from anabranch.windows.predict import run_query
 from anabranch.windows.probes import answer_of, predicted
 from anabranch.windows.trace import Query
@@ -129,3 +132,35 @@ def test_a_refusal_rules_out_nobody(
     found = quick(box(true, refuses=refuses), seed=seed)
     assert true in found.engines
     assert all(one.before == one.after for one in found.asked if one.answer is None)
+
+
+def test_what_is_settled_lists_the_values_tried() -> None:
+    found = quick(box(engine("flink", lateness=2)), space=replace(SMALL, latenesses=(0, 2, 5)))
+    lateness, delay = (found.parameter(f"progress.{name}") for name in ("lateness", "delay"))
+    assert (lateness.values, set(lateness.tried)) == ((2,), {"-", 0, 2, 5})
+    assert str(lateness) == "progress.lateness: 2 (settled; tried -, 0, 2, 5)"
+    assert set(delay.tried) == {"-", 0}
+    assert str(lateness) in str(found).splitlines()
+    told = {one["name"]: one["tried"] for one in found.to_dict()["parameters"]}
+    assert told["progress.lateness"] == list(lateness.tried)
+    # Nothing is left out: what was tried is what the space has.
+    for name in PARAMETERS:
+        wanted = {settings_of(one)[name] for one in CANDIDATES}
+        assert name == "progress.lateness" or set(found.parameter(name).tried) == wanted
+
+
+def test_one_value_that_alone_was_tried_is_told_so() -> None:
+    space = replace(SMALL, windows=("every",))
+    found = quick(box(engine("flink")), space=space)
+    assert str(found.parameter("progress.delay")) == (
+        "progress.delay: 0 (settled; only 0 was tried)"
+    )
+    assert found.parameter("progress.delay").confidence == 0
+
+
+def test_where_nothing_fits_the_numbers_tried_are_told() -> None:
+    found = quick(box(engine("flink", lateness=4)))
+    assert str(found).splitlines()[-1] == (
+        "other numbers may fit; tried start.offset 0; report.period 1; progress.delay 0; "
+        "progress.lateness 0, 2"
+    )

@@ -146,11 +146,14 @@ def _with_durations(parameter: "Parameter") -> "Parameter":
 
     if parameter.name not in _TIMED:
         return parameter
-    values = tuple(
-        show_duration(value, clock=True) if isinstance(value, int) and value else value
-        for value in parameter.values
+    values, tried = (
+        tuple(
+            show_duration(value, clock=True) if isinstance(value, int) and value else value
+            for value in some
+        )
+        for some in (parameter.values, parameter.tried)
     )
-    return replace(parameter, values=values)
+    return replace(parameter, values=values, tried=tried)
 
 
 def read_recording(options: dict[str, Any], *, runs: bool) -> Recording:

@@ -387,7 +387,8 @@ def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
     gaps = tuple(one.number for one in search.asked if one.probe.slide > one.probe.size)
     if gaps:
         told = () if search.gaps and not left else (search.gaps,)
-        parameters.append(Parameter("gaps", told, "settled", gaps, 1.0))
+        seen: Literal["settled", "narrowed"] = "settled" if told else "narrowed"
+        parameters.append(Parameter("gaps", told, seen, gaps, 1.0, (False, True)))
     return Inference(
         engines=tuple(left),
         parameters=tuple(parameters),

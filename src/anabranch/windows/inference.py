@@ -14,6 +14,7 @@ from anabranch.windows.recorded import Silent
 from anabranch.windows.trace import Query
 
 _BOUND = 0.95
+_NUMBERS = ("start.offset", "report.period", "progress.delay", "progress.lateness")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,25 @@ class Parameter:
     name: str
     values: tuple[Any, ...]
     seen: Literal["settled", "narrowed", "unseen"]
-    """One value is left; some are out; all that the space has are left."""
+    """One value is left of those tried; some are out; all that were tried are left."""
     probes: tuple[int, ...]
     """Numbers of the probes after which fewer values were left."""
     confidence: float
     """Of the runs of those probes, the share that gave the answer which was believed; 0 if
     the parameter was not seen."""
+    tried: tuple[Any, ...]
+    """The values that the settings of the space have: nothing is known of any other."""
 
     def __str__(self) -> str:
-        told = " or ".join("none" if value is None else str(value) for value in self.values)
-        return f"{self.name}: {told} ({self.seen})"
+        told = " or ".join(map(_shown, self.values))
+        return f"{self.name}: {told} ({self.seen}{self._tried()})"
+
+    def _tried(self) -> str:
+        if self.seen == "unseen":
+            return ""  # these are the values left
+        if len(self.tried) == 1:
+            return f"; only {_shown(self.tried[0])} was tried"
+        return f"; tried {', '.join(map(_shown, self.tried))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,7 @@ class Inference:
                     "seen": one.seen,
                     "probes": list(one.probes),
                     "confidence": one.confidence,
+                    "tried": list(one.tried),
                 }
                 for one in self.parameters
             ],
@@ -155,7 +166,7 @@ class Inference:
                 f"probe {self.refuted_by.number} ruled out the last "
                 f"{self.refuted_by.before} ({self.refuted_by.probe})"
             )
-            return "\n".join([none, *self._unanswered()])
+            return "\n".join([none, *self._unanswered(), *self._numbers_tried()])
         fit = (
             "1 setting fits" if len(self.engines) == 1 else f"{len(self.engines)} settings fit"
         )
@@ -187,6 +198,15 @@ class Inference:
             )
         return lines
 
+    def _numbers_tried(self) -> list[str]:
+        """The numbers of the space: all else is tried whole, so others may fit in these."""
+        told = [
+            f"{one.name} {', '.join(_shown(value) for value in one.tried if value != '-')}"
+            for one in self.parameters
+            if one.name in _NUMBERS and set(one.tried) != {"-"}
+        ]
+        return [f"other numbers may fit; tried {'; '.join(told)}"] if told else []
+
     def _limits(self) -> list[str]:
         """What was not found out, and how far that was looked for."""
         lines: list[str] = []
@@ -210,6 +230,10 @@ class Inference:
                 f"at most {share} of such"
             )
         return lines
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _varying(engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
@@ -249,4 +273,5 @@ def parameter(
         "settled" if len(found) == 1 else narrowed,
         tuple(one.number for one in probes),
         sum(one.agreeing for one in probes) / runs if runs else 0.0,
+        tuple(possible),
     )
