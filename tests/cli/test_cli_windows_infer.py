@@ -58,6 +58,14 @@ def test_a_program_that_no_setting_explains_is_a_no(tmp_path: Path) -> None:
     assert "progress.lateness 0, 2, none" in ran.output
 
 
+def test_runs_that_differ_are_reported(tmp_path: Path) -> None:
+    program = "import time; print([time.monotonic_ns()])"
+    ran = infer(tmp_path, program, "--probes", "2", "--repeats", "1", "--json")
+    (told,) = json.loads(ran.output)["disagreements"]
+    assert len(told["answers"]) > 1
+    assert all(one["seen"] != "settled" for one in json.loads(ran.output)["parameters"])
+
+
 @pytest.mark.parametrize(
     ("program", "code", "expected"),
     [

@@ -229,6 +229,9 @@ def test_an_engine_that_now_and_then_loses_a_result_is_asked_more_often() -> Non
     assert found.like == ("coral8",)
     assert all(one.runs >= 5 for one in found.asked)
     assert any(one.agreeing < one.runs for one in found.asked)
+    differing = [one.probe for one in found.asked if one.agreeing < one.runs]
+    assert set(differing) <= {one.probe for one in found.disagreements}
+    assert found.parameter("tick").seen == "likely"
     assert 0.5 < found.parameter("tick").confidence <= 1
 
 
@@ -236,6 +239,7 @@ def test_an_answer_without_a_majority_tells_nothing() -> None:
     random = Random(1)
     found = infer(lambda *_: [random.random()], most=60, space=Space(windows=("active",)))
     assert not any(one.decided for one in found.asked)
+    assert " and 19 other answers on size" in str(found)
     assert found.parameter("tick").seen == "unseen"
     assert not found.complete
     assert found.differs_at_most == 1

@@ -122,7 +122,7 @@ def test_who_is_left_gives_every_answer_that_the_engine_gave(true: Engine, seed:
 
 @given(
     st.sampled_from(CANDIDATES),
-    st.frozensets(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=30),
+    st.frozensets(st.tuples(st.integers(1, 6), st.integers(1, 9)), max_size=6),
     st.integers(0, 1_000),
 )
 @settings(max_examples=5)
@@ -164,3 +164,71 @@ def test_where_nothing_fits_the_numbers_tried_are_told() -> None:
         "other numbers may fit; tried start.offset 0; report.period 1; progress.delay 0; "
         "progress.lateness 0, 2"
     )
+
+
+def test_each_probe_of_a_steady_engine_is_run_as_often_as_asked_for() -> None:
+    true = box(engine("flink", lateness=2))
+    for repeats in (2, 3):
+        found = quick(true, repeats=repeats)
+        assert {one.runs for one in found.asked} == {repeats}
+        assert not found.disagreements
+    once = quick(true, repeats=1)
+    assert [one.runs for one in once.asked] == [2, *[1] * (len(once.asked) - 1)]
+
+
+@given(st.integers(1, 6), st.integers(0, 1_000))
+@settings(max_examples=4)
+def test_one_run_that_differs_is_reported_and_settles_nothing(wrong: int, seed: int) -> None:
+    honest = box(engine("flink", lateness=2))
+    runs = 0
+
+    def run(tuples: Given, size: int, slide: int) -> list[Any]:
+        nonlocal runs
+        runs += 1
+        shown: list[Any] = honest(tuples, size, slide)
+        return [*shown, 0] if runs == wrong else shown
+
+    found = quick(run, replace(SMALL, windows=("every",)), seed=seed)
+    assert "flink" in found.like
+    (differ,) = found.disagreements
+    assert honest(differ.probe.tuples, differ.probe.size, differ.probe.slide) in [
+        [one.value for one in answer or ()] for answer in differ.answers
+    ]
+    assert len(differ.answers) == 2
+    assert not any(one.seen == "settled" for one in found.parameters)
+    assert found.parameter("windows").seen == "likely"
+    assert "(settled" not in str(found)
+    assert str(differ) in str(found).splitlines()
+    (told,) = found.to_dict()["disagreements"]
+    assert len(told["answers"]) == 2
+    assert told["size"] == differ.probe.size
+
+
+def test_an_engine_that_refuses_now_and_then_disagrees_with_itself() -> None:
+    honest = box(engine("flink", lateness=2))
+    given: list[object] = []
+
+    def run(tuples: Given, size: int, slide: int) -> list[Any] | None:
+        given.append(tuples)
+        return None if len(given) == 2 else honest(tuples, size, slide)
+
+    found = quick(run)
+    assert "flink" in found.like
+    assert "a refusal (1 run)" in str(found)
+    assert None in found.disagreements[0].answers
+
+
+def test_recordings_of_one_input_that_differ_are_reported() -> None:
+    tuples = [(1, 1), (6, 2)]
+    one, other = ([{"value": 1, "step": 2}], [{"value": 1, "step": 2}, {"value": 2, "step": 2}])
+    found = infer(
+        recorded=[Recorded(4, 4, tuples, one), Recorded(4, 4, tuples, other)], space=SMALL
+    )
+    assert not found.fits
+    assert "1 at step 2 (1 run) but 1 at step 2, 2 at step 2 (1 run)" in str(found)
+    # What only one of them tells is no contradiction.
+    assert not infer(
+        recorded=[Recorded(4, 4, tuples, one), Recorded(4, 4, tuples, [1])],
+        space=SMALL,
+        search=16,
+    ).disagreements

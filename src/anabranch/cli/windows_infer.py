@@ -1,9 +1,10 @@
 """`anabranch windows infer`: the settings of an engine, from running it or from its runs.
 
-The engine is a command, run once per probe without a shell: it reads a probe on stdin and
-prints its results; `anabranch.windows.answers` says how.  Or there is a run that somebody
-recorded: a file of tuples and a file of results.  Exit code 0: some setting fits all that it
-answered.  1: none does.  2: it cannot be asked so.  3: the command failed.
+The engine is a command, run without a shell `--repeats` times for each probe: it reads a probe
+on stdin and prints its results; `anabranch.windows.answers` says how.  Or there is a run that
+somebody recorded: a file of tuples and a file of results.  Exit code 0: some setting fits all
+that it answered, or most of it if its runs disagree.  1: none does.  2: it cannot be asked so.
+3: the command failed.
 """
 
 import shlex
@@ -53,6 +54,13 @@ if TYPE_CHECKING:
     help="About how often it is run at most.",
 )
 @click.option(
+    "--repeats",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How often each probe is run; runs that differ are reported.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
@@ -74,6 +82,7 @@ def command(
     late: bool,
     stables: bool,
     probes: int,
+    repeats: int,
     timeout: float,
     seed: int,
     as_json: bool,
@@ -98,7 +107,7 @@ def command(
     told = read_recording({**options, "agg": agg, "by": by}, runs=line is not None)
     settings: dict[str, Any] = {
         "agg": agg, "by": by, "batches": batches, "late": late, "stables": stables,
-        "most": probes, "seed": seed, "space": told.space(options),
+        "most": probes, "repeats": repeats, "seed": seed, "space": told.space(options),
     }  # fmt: skip
     if line is None:
         found = infer(recorded=told.recorded(None), **settings)

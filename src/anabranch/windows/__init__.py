@@ -26,7 +26,7 @@ coral8: (10), (15), (20), (30)
 from anabranch.model import Stable
 from anabranch.windows.aggregate import AGGREGATES
 from anabranch.windows.answers import Command
-from anabranch.windows.asked import Asked, Unanswered
+from anabranch.windows.asked import Asked, Disagreement, Unanswered
 from anabranch.windows.binary import JoinResult, predict_join
 from anabranch.windows.candidates import Space
 from anabranch.windows.choose import Choice, Lack, choose
@@ -67,6 +67,7 @@ __all__ = [
     "Comparison",
     "CounterExample",
     "Difference",
+    "Disagreement",
     "Engine",
     "Explained",
     "Explanation",

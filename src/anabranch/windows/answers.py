@@ -6,7 +6,7 @@ were shown.  Each result is a value, or a mapping with `value` and, if it is kno
 one were shown together).  The more is told, the more can be told apart.  None says that the
 engine does not take such a query (a slide above the size, say).
 
-**A command** is a list of words, run once per probe without a shell.
+**A command** is a list of words, run without a shell, once for each run of a probe.
 
 * `format="json"`: it reads one object, `{"size": 4, "slide": 2, "agg": "sum", "tuples":
   [{"time": 3, "value": 1, "batch": 1}, {"stable": 9}, ...]}`, and prints one list of results,

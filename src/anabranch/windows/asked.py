@@ -1,18 +1,20 @@
 """What `infer` asked: each probe, its answer, and the settings that it ruled out.
 
 A setting that has no answer to a probe which the engine accepted is out, and the reason is
-kept as an `Unanswered`.
+kept as an `Unanswered`.  Runs of one probe that gave different answers are a `Disagreement`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from anabranch.model import Stable
+from anabranch.windows.answers import fields_of
 from anabranch.windows.candidates import profiles_like
 from anabranch.windows.engine import Engine
 from anabranch.windows.predict import show_value
-from anabranch.windows.probes import Probe, Shown
+from anabranch.windows.probes import FIELDS, Probe, Shown, answer_of
 
 Reply: TypeAlias = tuple[Shown, ...] | None
 """What one run showed; None if the engine refused the probe."""
@@ -76,6 +78,74 @@ class Asked:
                 for one in self.unanswered
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """One probe to which runs of the engine gave different answers."""
+
+    probe: Probe
+    answers: tuple[Reply, ...]
+    """Each one once, the most frequent first."""
+    runs: tuple[int, ...]
+    """How many runs gave each."""
+
+    def __str__(self) -> str:
+        told = [
+            f"{show_answer(answer)} ({count} run{'s' * (count > 1)})"
+            for answer, count in zip(self.answers[:2], self.runs, strict=False)
+        ]
+        more = len(self.answers) - len(told)
+        others = f" and {more} other answer{'s' * (more > 1)}" if more else ""
+        return f"runs of one probe disagree: {' but '.join(told)}{others} on {self.probe}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            **probe_dict(self.probe),
+            "answers": [
+                {"answer": answer_dict(answer), "runs": count}
+                for answer, count in zip(self.answers, self.runs, strict=True)
+            ],
+        }
+
+
+def counted(answers: Sequence[Reply], told: frozenset[str]) -> list[tuple[Reply, int]]:
+    """Each different answer and how often it came, the most frequent first."""
+    keys = [None if one is None else answer_of(one, told) for one in answers]
+    return [(answers[keys.index(key)], count) for key, count in Counter(keys).most_common()]
+
+
+def disagreement(probe: Probe, found: Sequence[tuple[Reply, int]]) -> Disagreement | None:
+    """The different answers to one probe, as they were counted; None if there is but one."""
+    if len(found) <= 1:
+        return None
+    answers, runs = zip(*found, strict=True)
+    return Disagreement(probe, answers, runs)
+
+
+def contradicting(recorded: Sequence[tuple[Probe, Reply]]) -> tuple[Disagreement, ...]:
+    """The recordings of one input with different results."""
+    # Not by hash: the values of a recording may be lists.
+    groups: list[tuple[Probe, list[Reply]]] = []
+    for probe, answer in recorded:
+        same = next((some for other, some in groups if other == probe), None)
+        if same is None:
+            groups.append((probe, [answer]))
+        else:
+            same.append(answer)
+    found = (
+        disagreement(probe, counted(answers, _told_by_all(answers)))
+        for probe, answers in groups
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def _told_by_all(answers: Sequence[Reply]) -> frozenset[str]:
+    told = frozenset(FIELDS)
+    for one in answers:
+        told &= fields_of(one) if one else told
+    return told
 
 
 def unanswered(

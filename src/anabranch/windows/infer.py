@@ -14,16 +14,18 @@ It tells `gaps`, and which probes are asked in vain.
    out some sends the search back to 2.
 
 What remains cannot be told apart on the inputs that were searched; that is no proof.  If
-nothing remains, no setting of the space fits, and the last probe shows it.  An engine that
-gives two answers to one probe is asked each probe until one answer leads, and that counts if
-more than half agree.  That is found out at the first probe, which is asked twice, or
-when nothing is left and all probes are asked again; then the search starts anew.
+nothing remains, no setting of the space fits, and the last probe shows it.
+
+Each probe is run `repeats` times, the first one at least twice.  Where two runs differ, the
+search starts anew: each probe is run until one answer leads, and that counts if more than half
+of its runs agree.  What differed is reported, and nothing is called settled.  Before nothing
+is left, all probes are asked again, so that no single run decides that.
 
 Papers: SECRET B.3; errata S12 and the list of what no probe can tell apart.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
@@ -32,13 +34,23 @@ from typing import Literal
 from anabranch.errors import InputError, UsageError
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.answers import Command, Run, as_run, ask, fields_of
-from anabranch.windows.asked import Asked, Reply, Unanswered, unanswered
+from anabranch.windows.asked import (
+    Asked,
+    Disagreement,
+    Reply,
+    Unanswered,
+    contradicting,
+    counted,
+    disagreement,
+    unanswered,
+)
 from anabranch.windows.candidates import PARAMETERS, Space, profiles_like
 from anabranch.windows.engine import Engine
 from anabranch.windows.inference import (
     Inference,
     Parameter,
     parameter,
+    seen_of,
     told_apart,
     values_of,
 )
@@ -87,6 +99,10 @@ class _Plan:
 class _Noisy(Exception):  # noqa: N818
     """The engine gave two answers to one probe."""
 
+    def __init__(self, found: Disagreement) -> None:
+        super().__init__(str(found))
+        self.found = found
+
 
 @dataclass(slots=True)
 class _Search:
@@ -99,6 +115,7 @@ class _Search:
     random: Random
     told: frozenset[str] = frozenset(("value", "start", "end", "step"))
     asked: list[Asked] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
     runs: int = 0
     searched: int = 0
     refused: set[tuple[int, int]] = field(default_factory=set)
@@ -212,7 +229,7 @@ class _Search:
         """Ask the engine, and rule out those that have no answer, or another one."""
         number = len(self.asked) + 1
         answers = self._answers(probe, number)
-        most, agreeing, _ = self._most_frequent(answers)
+        most, agreeing = self._counted(answers)[0]
         before, decided = list(self.left), 2 * agreeing > len(answers)
         if most is None and decided:
             self._note_refusal(probe)
@@ -221,33 +238,32 @@ class _Search:
             self._rule_out(probe, most, number)
         self._note(before, probe, purpose, most, runs=len(answers), agreeing=agreeing)
 
-    def _answers(self, probe: Probe, number: int) -> list[tuple[Shown, ...] | None]:
+    def _answers(self, probe: Probe, number: int) -> list[Reply]:
         """As many as are needed: one answer must lead the next by some if they differ."""
-        answers: list[tuple[Shown, ...] | None] = []
+        answers: list[Reply] = []
         least = self.repeats if self.asked else max(2, self.repeats)
         while True:
             answers.append(ask(self.plan.run, probe, number))
             self.runs += 1
-            _, agreeing, second = self._most_frequent(answers)
-            if second and self.repeats < _NOISY_RUNS:
-                raise _Noisy
-            clear = not second or agreeing - second >= _LEAD
+            found = self._counted(answers)
+            differ = self._differ(probe, found)
+            clear = len(found) == 1 or found[0][1] - found[1][1] >= _LEAD
             if len(answers) >= least and (clear or len(answers) >= _MOST_RUNS):
+                self.disagreements += [differ] if differ is not None else []
                 return answers
 
-    def _most_frequent(
-        self, answers: list[tuple[Shown, ...] | None]
-    ) -> tuple[tuple[Shown, ...] | None, int, int]:
-        """That answer, how often it came, and how often the next."""
-        told = self.told
+    def _differ(self, probe: Probe, found: Sequence[tuple[Reply, int]]) -> Disagreement | None:
+        """What differs; raises if each probe is asked too few times to judge that."""
+        differ = disagreement(probe, found)
+        if differ is not None and self.repeats < _NOISY_RUNS:
+            raise _Noisy(differ)
+        return differ
+
+    def _counted(self, answers: Sequence[Reply]) -> list[tuple[Reply, int]]:
+        """Each different answer and how often it came, the most frequent first."""
         for one in answers:
-            if one:
-                told &= fields_of(one)
-        keys = [None if one is None else answer_of(one, told) for one in answers]
-        counts = Counter(keys).most_common(2)
-        self.told = told
-        second = counts[1][1] if len(counts) > 1 else 0
-        return answers[keys.index(counts[0][0])], counts[0][1], second
+            self.told &= fields_of(one) if one else self.told
+        return counted(answers, self.told)
 
     def _note_refusal(self, probe: Probe) -> None:
         """Not to ask in vain again: slides above the size, late tuples, or just this query."""
@@ -285,11 +301,7 @@ class _Search:
         for asked, answer, place in again + earlier:
             found = ask(self.plan.run, asked, place)
             self.runs += 1
-            if self._seen(found) != self._seen(answer):
-                raise _Noisy
-
-    def _seen(self, shown: tuple[Shown, ...] | None) -> Seen | None:
-        return None if shown is None else answer_of(shown, self.told)
+            self._differ(asked, self._counted((answer, found)))
 
 
 def infer(
@@ -305,7 +317,7 @@ def infer(
     confirm: int = 8,
     search: int = 256,
     most: int = 200,
-    repeats: int = 1,
+    repeats: int = 2,
     timeout: float = 60.0,
     seed: int = 0,
 ) -> Inference:
@@ -317,6 +329,9 @@ def infer(
     and `stables` say what it can be given: batches of several tuples, tuples out of order,
     stables.  The search for a probe that splits what is left ends after `search` inputs in
     vain; `confirm` probes by chance follow.  At most about `most` runs are made.
+
+    Each probe is run `repeats` times.  If the runs of one differ, `disagreements` of what is
+    found has them, no parameter is settled, and probes are run more often.
     """
     aggregate(agg)
     if by not in {"time", "rows"}:
@@ -341,15 +356,18 @@ def infer(
     if not plan.asks and not plan.recorded:
         message = "there is nothing to infer from; give run=, an engine, or recorded=, its runs"
         raise UsageError(message)
+    known = contradicting(plan.recorded)
     try:
-        return _search(plan, repeats)
-    except _Noisy:
-        return _search(plan, max(_NOISY_RUNS, repeats))
+        return _search(plan, repeats, known)
+    except _Noisy as noisy:
+        # The second search may not see it again, so it is handed on.
+        return _search(plan, max(_NOISY_RUNS, repeats), (*known, noisy.found))
 
 
-def _search(plan: _Plan, repeats: int) -> Inference:
+def _search(plan: _Plan, repeats: int, known: tuple[Disagreement, ...]) -> Inference:
     coarse = plan.space.coarse(plan.kinds.by)
     search = _Search(plan, repeats, coarse, plan.kinds, Random(plan.seed))
+    search.disagreements += known
     plain = [one for one in plan.recorded if not is_irregular(one[0])]
     for one in plain:
         search.hold_against(*one)
@@ -378,17 +396,28 @@ def _possible(space: Space, by: str) -> dict[str, list[object]]:
     return values_of([fine for one in space.coarse(by) for fine in space.fine(one)])
 
 
+def _each_once(found: Sequence[Disagreement]) -> Iterator[Disagreement]:
+    """Each probe once, as the second search found it: that has more runs than the first."""
+    for place, one in enumerate(found, start=1):
+        if all(one.probe != later.probe for later in found[place:]):
+            yield one
+
+
 def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
     plan, left = search.plan, search.left
     possible, found = _possible(plan.space, plan.kinds.by), values_of(left)
+    noisy = bool(search.disagreements)
     parameters = [
-        parameter(name, found[name], possible[name], search.asked) for name in PARAMETERS
+        parameter(name, found[name], possible[name], search.asked, noisy=noisy)
+        for name in PARAMETERS
     ]
-    gaps = tuple(one.number for one in search.asked if one.probe.slide > one.probe.size)
+    gaps = tuple(
+        one.number for one in search.asked if one.probe.slide > one.probe.size and one.decided
+    )
     if gaps:
         told = () if search.gaps and not left else (search.gaps,)
-        seen: Literal["settled", "narrowed"] = "settled" if told else "narrowed"
-        parameters.append(Parameter("gaps", told, seen, gaps, 1.0, (False, True)))
+        one_left = seen_of(told, (False, True), noisy=noisy)
+        parameters.append(Parameter("gaps", told, one_left, gaps, 1.0, (False, True)))
     return Inference(
         engines=tuple(left),
         parameters=tuple(parameters),
@@ -402,4 +431,5 @@ def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
         agg=plan.agg,
         by=plan.kinds.by,
         compared=search.told,
+        disagreements=tuple(_each_once(search.disagreements)),
     )

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from anabranch.errors import UsageError
-from anabranch.windows.asked import Asked, Unanswered, probe_dict, show_answer
+from anabranch.windows.asked import Asked, Disagreement, Unanswered, probe_dict, show_answer
 from anabranch.windows.candidates import PARAMETERS, Space, settings
 from anabranch.windows.engine import Engine
 from anabranch.windows.probes import FIELDS, Probe, answer_of, foretold
@@ -17,14 +17,18 @@ _BOUND = 0.95
 _NUMBERS = ("start.offset", "report.period", "progress.delay", "progress.lateness")
 
 
+SeenAs: TypeAlias = Literal["settled", "likely", "narrowed", "unseen"]
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One setting: the values that are left."""
 
     name: str
     values: tuple[Any, ...]
-    seen: Literal["settled", "narrowed", "unseen"]
-    """One value is left of those tried; some are out; all that were tried are left."""
+    seen: SeenAs
+    """One value is left of those tried; the same, but runs of the engine disagreed; some are
+    out; all that were tried are left."""
     probes: tuple[int, ...]
     """Numbers of the probes after which fewer values were left."""
     confidence: float
@@ -70,6 +74,9 @@ class Inference:
     by: Literal["time", "rows"] = "time"
     compared: frozenset[str] = frozenset(FIELDS)
     """What the engine tells of each result, and what was compared."""
+    disagreements: tuple[Disagreement, ...] = ()
+    """Probes, and recordings, to which runs of the engine gave different answers.  If there is
+    any, no parameter is settled."""
 
     @property
     def fits(self) -> bool:
@@ -150,6 +157,7 @@ class Inference:
                 for one in self.parameters
             ],
             "asked": [one.to_dict() for one in self.asked],
+            "disagreements": [one.to_dict() for one in self.disagreements],
             "searched": self.searched,
             "confirmed": self.confirmed,
             "differs_at_most": self.differs_at_most,
@@ -166,7 +174,8 @@ class Inference:
                 f"probe {self.refuted_by.number} ruled out the last "
                 f"{self.refuted_by.before} ({self.refuted_by.probe})"
             )
-            return "\n".join([none, *self._unanswered(), *self._numbers_tried()])
+            noise = map(str, self.disagreements)
+            return "\n".join([none, *self._unanswered(), *noise, *self._numbers_tried()])
         fit = (
             "1 setting fits" if len(self.engines) == 1 else f"{len(self.engines)} settings fit"
         )
@@ -209,7 +218,7 @@ class Inference:
 
     def _limits(self) -> list[str]:
         """What was not found out, and how far that was looked for."""
-        lines: list[str] = []
+        lines = list(map(str, self.disagreements))
         if len(self.engines) > 1:
             names = ", ".join(self.ambiguous)
             lines.append(f"not told apart: {len(self.engines)} settings that differ in {names}")
@@ -258,19 +267,28 @@ def values_of(engines: Sequence[Engine]) -> dict[str, list[object]]:
     return {name: list(values) for name, values in found.items()}
 
 
+def seen_of(found: Sequence[object], possible: Sequence[object], *, noisy: bool) -> SeenAs:
+    """What the values left say; runs that disagree settle nothing."""
+    if len(found) == 1:
+        return "likely" if noisy else "settled"
+    return "narrowed" if len(found) < len(possible) else "unseen"
+
+
 def parameter(
-    name: str, found: list[object], possible: list[object], asked: Sequence[Asked]
+    name: str,
+    found: list[object],
+    possible: list[object],
+    asked: Sequence[Asked],
+    *,
+    noisy: bool,
 ) -> Parameter:
     """One parameter, by the values that are left of those possible."""
     probes = [one for one in asked if name in one.told]
     runs = sum(one.runs for one in probes)
-    narrowed: Literal["narrowed", "unseen"] = (
-        "narrowed" if len(found) < len(possible) else "unseen"
-    )
     return Parameter(
         name,
         tuple(found),
-        "settled" if len(found) == 1 else narrowed,
+        seen_of(found, possible, noisy=noisy),
         tuple(one.number for one in probes),
         sum(one.agreeing for one in probes) / runs if runs else 0.0,
         tuple(possible),
