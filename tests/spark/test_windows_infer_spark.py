@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 # The seed that asks least, by the model, and each probe once; the deep runs ask more.
-FEW = {"confirm": 1, "search": 64, "seed": 3, "repeats": 1}
+FEW = {"confirm": 1, "search": 64, "seed": 0, "repeats": 1}
 
 
 def values(found: Inference, name: str) -> tuple[object, ...]:
