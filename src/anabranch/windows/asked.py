@@ -179,23 +179,25 @@ def unanswered(
     )
 
 
-def show_answer(answer: Reply) -> str:
-    """An answer in words.
+def show_answer(answer: Reply, told: frozenset[str] = frozenset(FIELDS)) -> str:
+    """An answer in words, as far as these fields go.
 
     >>> show_answer((Shown(3, 0, 4), Shown(5, 4, 8, 2)))
     '3 [0, 4), 5 [4, 8) at step 2'
     """
     if answer is None:
         return "a refusal"
-    return ", ".join(map(_show, answer)) or "nothing"
+    return ", ".join(_show(one, told) for one in answer) or "nothing"
 
 
-def _show(shown: Shown) -> str:
-    told = show_value(shown.value)
-    if shown.start is not None or shown.end is not None:
-        start, end = (show_value(one) for one in (shown.start, shown.end))
-        told += f" [{start}, {end})"
-    return told if shown.step is None else f"{told} at step {shown.step}"
+def _show(shown: Shown, told: frozenset[str]) -> str:
+    start, end, step = (
+        getattr(shown, name) if name in told else None for name in ("start", "end", "step")
+    )
+    text = show_value(shown.value)
+    if start is not None or end is not None:
+        text += f" [{show_value(start)}, {show_value(end)})"
+    return text if step is None else f"{text} at step {step}"
 
 
 def answer_dict(answer: Reply) -> list[dict[str, Any]] | None:

@@ -14,6 +14,7 @@ from anabranch.windows.recorded import Silent
 from anabranch.windows.trace import Query
 
 _BOUND = 0.95
+_MOST_NOISE = 3
 _NUMBERS = ("start.offset", "report.period", "progress.delay", "progress.lateness")
 
 
@@ -127,7 +128,8 @@ class Inference:
                 return f"no answer to probe {one.number}, which the engine accepted: {silent}"
             said = foretold(found, one.probe, self.agg, self.by) or ()
             if answer_of(said, self.compared) != answer_of(one.answer, self.compared):
-                shown = (show_answer(told) for told in (said, one.answer))
+                # Only what was compared: the model tells more of a result than the engine.
+                shown = (show_answer(told, self.compared) for told in (said, one.answer))
                 return (
                     f"another answer to probe {one.number}: {' instead of '.join(shown)} "
                     f"({one.probe})"
@@ -174,8 +176,8 @@ class Inference:
                 f"probe {self.refuted_by.number} ruled out the last "
                 f"{self.refuted_by.before} ({self.refuted_by.probe})"
             )
-            noise = map(str, self.disagreements)
-            return "\n".join([none, *self._unanswered(), *noise, *self._numbers_tried()])
+            limits = (*self._unanswered(), *self._noise(), *self._numbers_tried())
+            return "\n".join([none, *limits])
         fit = (
             "1 setting fits" if len(self.engines) == 1 else f"{len(self.engines)} settings fit"
         )
@@ -207,6 +209,12 @@ class Inference:
             )
         return lines
 
+    def _noise(self) -> list[str]:
+        """Runs that disagree: some of them, since a very noisy engine disagrees on all."""
+        lines = list(map(str, self.disagreements[:_MOST_NOISE]))
+        more = len(self.disagreements) - len(lines)
+        return [*lines, f"and on {more} more probe{'s' * (more > 1)}"] if more else lines
+
     def _numbers_tried(self) -> list[str]:
         """The numbers of the space: all else is tried whole, so others may fit in these."""
         told = [
@@ -218,7 +226,7 @@ class Inference:
 
     def _limits(self) -> list[str]:
         """What was not found out, and how far that was looked for."""
-        lines = list(map(str, self.disagreements))
+        lines = self._noise()
         if len(self.engines) > 1:
             names = ", ".join(self.ambiguous)
             lines.append(f"not told apart: {len(self.engines)} settings that differ in {names}")
