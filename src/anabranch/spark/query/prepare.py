@@ -29,7 +29,6 @@ from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
-from anabranch.spark.write.views import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -195,17 +194,7 @@ def prepare(
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
     if output is None:
         sinks.setdefault(LATE, f"{place}/{LATE}")
-
-    folders = Folders(run.run[:8], folder, roll)
-    outlets = [
-        Outlet(merged.views.view(view), _sink(sink, folders, view))
-        for view, sink in sinks.items()
-    ]
-    if output is not None:
-        outlets += [
-            Outlet(view, folders.sink(str(output / name), f"output-{name}"))
-            for name, view in _output_views(merged).items()
-        ]
+    outlets = _outlets(merged, Folders(run.run[:8], folder, roll), sinks, output)
     made = Prepared(
         merged,
         run,
@@ -213,7 +202,7 @@ def prepare(
         place,
         folder,
         output,
-        tuple(outlets),
+        outlets,
         sinks.get(LATE, f"{output}/{LATE}"),
         FINAL in sinks,
     )
@@ -248,10 +237,22 @@ def _sink(given: "Given", folders: Folders, name: str) -> Sink:
     return FunctionSink(given)
 
 
-def _output_views(merged: "Merged") -> dict[str, View]:
-    """The merged stream, and what was not merged: late rows and violations apart."""
-    views = {name: merged.views.apart(name) for name in (LATE, VIOLATIONS)}
-    return {ELEMENTS: merged.views.view(ELEMENTS)} | views
+def _outlets(
+    merged: "Merged", folders: Folders, sinks: Mapping[str, "Given"], output: Path | None
+) -> tuple[Outlet, ...]:
+    """What was named, then the output: the stream, late rows and violations apart."""
+    made = [
+        Outlet(merged.views.view(view), _sink(sink, folders, view))
+        for view, sink in sinks.items()
+    ]
+    if output is not None:
+        views = {ELEMENTS: merged.views.view(ELEMENTS)}
+        views |= {name: merged.views.apart(name) for name in (LATE, VIOLATIONS)}
+        made += [
+            Outlet(view, folders.sink(str(output / name), f"output-{name}"))
+            for name, view in views.items()
+        ]
+    return tuple(made)
 
 
 def _require_sinks(made: Prepared, found: runs.Run | None) -> None:
