@@ -11,7 +11,9 @@ from test_dataframes_spark import PLAIN, TRUTH, history, stream_of
 
 import anabranch as ab
 from anabranch.errors import RunError, StateError
+from anabranch.model import FOREVER, Event, History
 from anabranch.sinks.published import pieces_in, tail_of
+from anabranch.spark.write.read_output import current
 
 pytestmark = pytest.mark.spark
 
@@ -112,3 +114,46 @@ def test_an_output_that_lost_rows_is_refused_by_name(spark: Any, tmp_path: Path)
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(StateError, match=r"belongs to a run, but .*out does not"):
         start()
+
+
+BAGS = [
+    ("insert", 1, 5, None, "a"),
+    ("insert", 1, 5, None, "a"),
+    ("insert", 1, 9, None, "a"),
+    ("adjust", 1, 7, 5, "a"),
+    ("insert", 2, 6, None, "b"),
+    ("adjust", 2, 2, 6, "b"),
+    ("insert", 3, None, None, "c"),
+    ("insert", 4, None, None, "d"),
+    ("adjust", 4, 8, None, "d"),
+    ("stable", 4, None, None, None),
+]
+
+
+def event(row: Any) -> Event:
+    return Event(row.name, row.start, FOREVER if row.end is None else row.end)
+
+
+def test_current_has_each_event_of_the_output_once(spark: Any) -> None:
+    """Equal events too (R4); in SQL as the guide has it."""
+    elements = spark.createDataFrame([(*row, seq) for seq, row in enumerate(BAGS)], PLAIN)
+    truth = History.from_events(
+        [
+            Event("a", 1, 5),
+            Event("a", 1, 7),
+            Event("a", 1, 9),
+            Event("c", 3, FOREVER),
+            Event("d", 4, 8),
+        ]
+    )
+    made = current(elements)
+    assert made.columns == ["start", "end", "name"]
+    assert History.from_events(map(event, made.collect())) == truth
+    twice = current(elements.where("kind = 'insert' and name = 'a'")).collect()
+    assert [row.end for row in twice].count(5) == 2
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "running.md"
+    view = guide.read_text().partition("```sql\n")[2].partition("```")[0].replace('"', "`")
+    elements.createOrReplaceTempView("elements")
+    spark.sql(view.replace("create view", "create or replace temporary view"))
+    rows = spark.table("current").collect()
+    assert History.from_events(event(row) for row in rows for _ in range(row.events)) == truth

@@ -6,8 +6,9 @@ of one that was killed.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from anabranch.batch.schema import END, OLD_END, RESERVED, START
 from anabranch.errors import FileError, UsageError
 from anabranch.sinks.published import committed_files
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
@@ -18,20 +19,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_EVENTS: Final = "__events"
+
+CURRENT: Final = "current"
+"""The events that are on the output now."""
+
+_READABLE: Final = (ELEMENTS, CURRENT, LATE, VIOLATIONS, PROGRESS)
+
+
 def read_output(
     spark: "SparkSession", path: Path | str, *, what: str = ELEMENTS
 ) -> "DataFrame":
     """The committed rows of an output: its elements, or `late`, `violations`, `progress`.
 
-    Sort elements by `seq` to get a valid physical stream.
+    Sort elements by `seq` to get a valid physical stream.  `current` has what the elements add
+    up to: a row for each event, with `start`, `end` and payload.
     """
-    if what not in (ELEMENTS, LATE, VIOLATIONS, PROGRESS):
-        message = (
-            f"read_output: what={what!r}; an output has {ELEMENTS!r}, {LATE!r}, {VIOLATIONS!r} "
-            f"and {PROGRESS!r}"
-        )
+    if what not in _READABLE:
+        *most, last = map(repr, _READABLE)
+        message = f"read_output: what={what!r}; an output has {', '.join(most)} and {last}"
         raise UsageError(message)
-    folder = Path(path) / what
+    folder = Path(path) / (ELEMENTS if what == CURRENT else what)
     files = record_files(folder).values() if what == PROGRESS else committed_files(folder)
     done = [escaped(str(file)) for file in files]
     if not done:
@@ -40,4 +48,28 @@ def read_output(
             "merge that has written such rows; check the path"
         )
         raise FileError(message)
-    return spark.read.parquet(*done)
+    rows = spark.read.parquet(*done)
+    return current(rows) if what == CURRENT else rows
+
+
+def current(elements: "DataFrame") -> "DataFrame":
+    """The events that elements stand for, each once; equal events as often as there are.
+
+    Events with one start, end and payload are counted: what was inserted with this end or
+    adjusted to it, less what was adjusted from it.  The order of the elements does not matter.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    payload = [f"`{name}`" for name in elements.columns if name not in RESERVED]
+    data = elements.where("kind <> 'stable'")
+    became = data.where("end is null or end <> start").select(
+        START, END, *payload, F.lit(1).alias(_EVENTS)
+    )
+    was = data.where("kind = 'adjust'").select(
+        START, F.col(OLD_END).alias(END), *payload, F.lit(-1).alias(_EVENTS)
+    )
+    counted = (
+        became.unionAll(was).groupBy(START, END, *payload).agg(F.sum(_EVENTS).alias(_EVENTS))
+    )
+    each = F.explode(F.array_repeat(F.lit(0), F.col(_EVENTS).cast("int"))).alias(_EVENTS)
+    return counted.where(f"{_EVENTS} > 0").select(START, END, *payload, each).drop(_EVENTS)
