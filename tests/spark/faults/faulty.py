@@ -55,6 +55,7 @@ class Scene:
         self.place = Place(root)
         self.rng = random.Random(seed)
         self.master = master
+        self.roll = "1 minute"
         self.env = {"JDK_JAVA_OPTIONS": QUICK_JAVA, "ANABRANCH_DRIVER_MEMORY": "700m"}
         self.counts = Counts()
         self.sessions: list[Session] = []
@@ -99,7 +100,7 @@ class Scene:
         return self.sessions[-1]
 
     def watch(self) -> Session:
-        return self.start("--watch", "--interval", "200 milliseconds")
+        return self.start("--watch", "--interval", "200 milliseconds", "--roll", self.roll)
 
     def live(self, session: Session, seconds: float, *, files: int = 0) -> None:
         """Let time pass in which files arrive; what is started must live through it."""
