@@ -126,8 +126,11 @@ class Bundles:
         # While Spark takes a value, the next one is compressed.
         alone = prefetch((name, compress(data)) for name, data in large.items())
         put = sum(self._put_alone(parts, *one) for one in alone)
-        encoded = prefetch((some, _encode(some)) for some in _grouped(small))
-        put += sum(self._put_bundle(parts, *one) for one in encoded)
+        groups = list(_grouped(small))
+        encoded = ((some, _encode(some)) for some in groups)
+        # Nearly always one: a thread of its own would take longer than to compress it.
+        beside = prefetch(encoded) if len(groups) > 1 else encoded
+        put += sum(self._put_bundle(parts, *one) for one in beside)
         for number in [n for n, one in self._bundles.items() if not one.live]:
             del self._bundles[number]
             parts.removeKey((f"{BUNDLE}{number}",))

@@ -13,9 +13,15 @@ _END: Final[Any] = object()
 
 
 def prefetch(items: Iterator[T]) -> Iterator[T]:
-    """The same items; an error while one is produced is raised where it would be used."""
+    """The same items; an error while one is produced is raised where it would be used.
+
+    The first one is produced by the caller, who would wait for it: of none there is no thread.
+    """
+    item = next(items, _END)
+    if item is _END:
+        return
     with ThreadPoolExecutor(1) as beside:
-        coming = beside.submit(next, items, _END)
-        while (item := coming.result()) is not _END:
+        while item is not _END:
             coming = beside.submit(next, items, _END)
             yield item
+            item = coming.result()
