@@ -58,8 +58,10 @@ class Runtime:
     warm: WarmCopies = field(default_factory=WarmCopies)
     totals: Totals = field(default_factory=Totals)
     rows: list[LaneRow] = field(default_factory=list)
+    written: list[Element] = field(default_factory=list)
     records: list[LaneRecord] = field(default_factory=list)
     trigger: int = 0
+    seq: int = -1
 
     def __post_init__(self) -> None:
         self.stores = [Parts() for _ in range(self.spec.lanes)]
@@ -96,12 +98,13 @@ class Runtime:
 
     def commit(self, parcels: list[Parcel]) -> list[Parcel]:
         """All lanes, once; what they sent to the next stage."""
-        records, sent = [], []
+        records, sent, rows = [], [], []
         for lane in range(self.spec.lanes):
             self.stores[lane], made = self.attempt(lane, parcels)
-            self.rows += made.rows
+            rows += made.rows
             sent += made.parcels
             records.append(LaneRecord.from_json(made.record.to_json()))
+        self._write(rows)
         self.records += records
         self.totals.add(records, self.trigger)
         self.trigger += 1
@@ -116,7 +119,15 @@ class Runtime:
 
     def output(self) -> list[Element]:
         """The merged stream in the order of seq."""
-        return output_of(self.rows, self.spec.lanes)
+        return self.written
+
+    def _write(self, rows: Sequence[LaneRow]) -> None:
+        """Rows of a trigger: each seq comes once, after all those of the triggers before."""
+        self.rows += rows
+        seq, elements = output_of(rows, self.spec.lanes)
+        assert seq == sorted({self.seq, *seq})[1:]
+        self.seq = max([self.seq, *seq])
+        self.written += elements
 
 
 def crossed(parcels: Sequence[Parcel], lanes: int) -> list[dict[str, Any]]:
@@ -125,17 +136,17 @@ def crossed(parcels: Sequence[Parcel], lanes: int) -> list[dict[str, Any]]:
     return found
 
 
-def output_of(made: Sequence[LaneRow], lanes: int) -> list[Element]:
-    """The elements of some lanes' rows in the order of seq."""
+def output_of(made: Sequence[LaneRow], lanes: int) -> tuple[list[int], list[Element]]:
+    """The elements of some lanes' rows in the order of seq, and seq."""
     rows = [row for row in made if row.channel == "elements"]
     if not rows:
-        return []
+        return [], []
     form = ElementsForm(SCHEMA, lanes)
     seq = np.concatenate([form(row).column("seq").to_numpy() for row in rows])
-    assert len(set(seq.tolist())) == len(seq)
     sent = [row.to_dict() for row in rows]
     travelled = pa.RecordBatch.from_pylist(sent, schema=LANE_ARROW)
     unpacked = pa.Table.from_batches(Unpacker(form, SCHEMA)(iter([travelled])))
     assert unpacked.column("seq").to_numpy().tolist() == seq.tolist()
     elements = concat([row.batch for row in rows if row.batch is not None])
-    return to_elements(elements.take(np.argsort(seq)))
+    order = np.argsort(seq)
+    return seq[order].tolist(), to_elements(elements.take(order))
