@@ -1,20 +1,22 @@
 """Drives the reference and the kernel through one face, and judges every visible prefix."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, STABLE, Batch
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.model.element import Adjust, Element, Insert, Stable
+from anabranch.model.element import Element, Insert
 from anabranch.model.equivalence import compatible
-from anabranch.model.history import Replay, replay
+from anabranch.model.history import Reader, Replay, replay
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import (
     REASONS,
@@ -31,6 +33,7 @@ from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.route import route
 from anabranch.operators.state.blocks import Saved
 
+DEEP = os.environ.get("ANABRANCH_PROFILE") == "deep"
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 
 Arrived = tuple[int, Element]
@@ -114,6 +117,7 @@ class Kernel:
     final: list[Insert] = field(default_factory=list)
     saved: dict[str, bytes] = field(default_factory=dict)
     saved_at: int | None = None
+    reader: Reader = field(default_factory=Reader)
 
     def __post_init__(self) -> None:
         # As it is read back from text: quorum(1) is quorum(1.0) there.
@@ -130,7 +134,9 @@ class Kernel:
         self.numbers.pop(name, None)
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
-        return to_elements(self.step([(name, list(elements))]).output)
+        before = len(self.output)
+        self.step([(name, list(elements))])
+        return self.output[before:]
 
     def step(self, arrived: Sequence[tuple[str, list[Element]]]) -> StepResult:
         arrivals = []
@@ -142,9 +148,10 @@ class Kernel:
         return result
 
     def note(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
-        self.state.check()
         judge_accounts(arrivals, result, waited=self.policy.promote)
-        self.output.extend(to_elements(result.output))
+        for element in to_elements(result.output):
+            self.output.append(element)
+            self.reader.read(element)
         self.reasons.extend(REASONS[code] for codes in result.reasons for code in codes)
         self.added_adjusts += result.added_adjusts
         self.added_inserts += result.added_inserts
@@ -152,7 +159,9 @@ class Kernel:
         self.missing += [(gap.replica, gap.start, gap.payload) for gap in result.gaps]
         assert result.final is not None
         self.final += to_elements(result.final)
-        judge_final(self.output, self.final)
+        judge_final(self.seen, self.final)
+        if is_checked(len(self.reasons) + len(self.output)):
+            self.state.check()
 
     def restart(self) -> None:
         """Go on from what a store has after a save of everything."""
@@ -178,6 +187,11 @@ class Kernel:
         self.state.check()
 
     @property
+    def seen(self) -> Replay:
+        """What the output stands for."""
+        return self.reader.replay()
+
+    @property
     def live(self) -> int:
         return self.state.live
 
@@ -190,9 +204,17 @@ class Kernel:
         return len(self.state.final_names)
 
 
-def judge_final(output: Sequence[Element], final: Sequence[Insert]) -> None:
+def is_checked(count: int) -> bool:
+    """Whether a state asserts its invariants now: about one step of four, in deep runs all.
+
+    Which ones depends on how many elements came and went, so that in some stream or other it is
+    any step.
+    """
+    return DEEP or count % 4 == 0
+
+
+def judge_final(out: Replay, final: Sequence[Insert]) -> None:
     """What was reported as final is what the output's stables have frozen, each event once."""
-    out = replay(output)
     frozen = [e for e in out.history if e.end < out.frontier or out.frontier == FOREVER]
     assert Counter((e.payload, e.start, e.end) for e in final) == Counter(
         (e.payload, e.start, e.end) for e in frozen
@@ -216,14 +238,14 @@ def judge_accounts(
         leading += int((buckets[stables] == Bucket.EMITTED).sum())
         corrected += int((buckets == Bucket.CORRECTED).sum())
     emitted += sum(int((one.buckets == Bucket.EMITTED).sum()) for one in result.resolved)
-    kinds = [type(element) for element in to_elements(result.output)]
-    assert kinds.count(Insert) == emitted + result.added_inserts
-    assert kinds.count(Adjust) == corrected + result.added_adjusts
+    kinds = result.output.kind.tolist()
+    assert kinds.count(INSERT) == emitted + result.added_inserts
+    assert kinds.count(ADJUST) == corrected + result.added_adjusts
     assert min(result.added_adjusts, result.added_inserts) >= 0
-    assert (result.stable is not None) == (Stable in kinds)
-    assert leading <= kinds.count(Stable) <= 1
-    assert waited or leading == kinds.count(Stable)
-    assert Stable not in kinds[:-1]
+    assert (result.stable is not None) == (STABLE in kinds)
+    assert leading <= kinds.count(STABLE) <= 1
+    assert waited or leading == kinds.count(STABLE)
+    assert STABLE not in kinds[:-1]
 
 
 def runs(arrived: Sequence[Arrived]) -> list[tuple[str, list[Element]]]:
@@ -261,6 +283,7 @@ def spread(state: list[MergeState], arrivals: Sequence[Arrival]) -> list[StepRes
     return results
 
 
+@cache
 def cuts(count: int) -> st.SearchStrategy[list[int]]:
     """Where steps end, among this many elements."""
     inner = st.lists(st.integers(0, count), max_size=5).map(sorted)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
-from anabranch.model.history import History, replay
+from anabranch.model.history import History, Reader, Replay
 from anabranch.model.time import Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
 from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
@@ -44,6 +44,7 @@ class Run:
     merge: MergeR3
     output: list[Element] = field(default_factory=list)
     fates: list[tuple[str, Element, Reason]] = field(default_factory=list)
+    reader: Reader = field(default_factory=Reader)
 
     @classmethod
     def of(cls, policy: Policy, count: int) -> "Run":
@@ -56,16 +57,26 @@ class Run:
         name = number if isinstance(number, str) else f"r{number}"
         outcome = self.merge.push(name, element)
         self.fates.append((name, element, outcome.reason))
-        self.output.extend(outcome.output)
+        self._emit(outcome.output)
         self._settle(outcome.resolved)
         self.merge.check()
         return outcome
 
     def note(self, change: Change) -> Change:
-        self.output.extend(change.output)
+        self._emit(change.output)
         self._settle(change.resolved)
         self.merge.check()
         return change
+
+    def _emit(self, elements: Sequence[Element]) -> None:
+        for element in elements:
+            self.output.append(element)
+            self.reader.read(element)
+
+    @property
+    def seen(self) -> Replay:
+        """What the output stands for."""
+        return self.reader.replay()
 
     def _settle(self, resolved: Sequence[Released]) -> None:
         for replica, element, reason in resolved:
@@ -99,7 +110,7 @@ class Run:
 
     def shown(self) -> dict[Identity, Time]:
         """The end of each event on the output."""
-        return {event.identity: event.end for event in replay(self.output).history}
+        return {event.identity: event.end for event in self.seen.history}
 
     def ends(self, replica: str) -> dict[Identity, Time]:
         """What this replica says of the events that may still change."""

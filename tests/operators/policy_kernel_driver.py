@@ -13,7 +13,6 @@ from policy_driver import Run, policies
 
 from anabranch.batch.codec import to_elements
 from anabranch.model.element import Element
-from anabranch.model.history import replay
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import (
     REASONS,
@@ -99,10 +98,10 @@ class Duel:
         alarm = state.alarm and (state.alarm.replica, time_of(state.alarm.guarantee))
         assert alarm == (merge.alarm and merge.alarm[1:])
         missing = [(name, start, payload) for name, (start, payload) in merge.missing]
-        assert sorted(self.kernel.missing, key=repr) == sorted(missing, key=repr)
+        assert Counter(self.kernel.missing) == Counter(missing)
         assert state.pending == merge.account.buckets()[Bucket.PENDING]
         assert self.fates == self.run.fates
-        mine, theirs = replay(self.output), replay(self.run.output)
+        mine, theirs = self.kernel.seen, self.run.seen
         assert mine.violations == ()
         assert (mine.history, mine.frontier) == (theirs.history, theirs.frontier)
 
@@ -162,7 +161,7 @@ class Both(Run):
             for element, code in zip(to_elements(one.batch), one.reasons, strict=True)
         ]
         assert Counter(mine) == Counter(tuple(one) for one in theirs.resolved)
-        ours, output = replay(self.kernel.output), replay(self.output)
+        ours, output = self.kernel.seen, self.seen
         assert (ours.history, ours.frontier) == (output.history, output.frontier)
 
 

@@ -132,6 +132,7 @@ def fragments(draw, truth: History, *, keyed: bool = False):
     return History.from_events(pieces)
 
 
+@cache
 def cuts(count: int):
     """Where steps end, among this many elements."""
     inner = st.lists(st.integers(0, count), max_size=5).map(sorted)

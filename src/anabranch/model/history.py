@@ -142,7 +142,7 @@ class Replay:
 
 def replay(elements: Iterable[Element]) -> Replay:
     """Read a prefix from its beginning."""
-    reader = _Reader()
+    reader = Reader()
     for element in elements:
         reader.read(element)
     return reader.replay()
@@ -154,15 +154,21 @@ def replays(elements: Iterable[Element]) -> Iterator[Replay]:
     >>> [len(prefix.history) for prefix in replays([Insert("a", 1, 2), Insert("b", 1, 2)])]
     [0, 1, 2]
     """
-    reader = _Reader()
+    reader = Reader()
     yield reader.replay()
     for element in elements:
         reader.read(element)
         yield reader.replay()
 
 
-class _Reader:
-    """The running state of a replay."""
+class Reader:
+    """The running state of a replay, for a prefix that grows.
+
+    >>> reader = Reader()
+    >>> reader.read(Insert("a", 1, 2))
+    >>> len(reader.replay().history)
+    1
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[Event] = Counter()
@@ -171,6 +177,7 @@ class _Reader:
         self.position = 0
 
     def read(self, element: Element) -> None:
+        """Take the next element."""
         reason = self._refuse(element)
         if reason is not None:
             self.violations.append(Violation(self.position, element, reason))
@@ -199,4 +206,5 @@ class _Reader:
         return None if there else Reason.NO_SUCH_EVENT
 
     def replay(self) -> Replay:
+        """What was read so far stands for this."""
         return Replay(History(self.counts), self.frontier, tuple(self.violations))
