@@ -21,7 +21,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from anabranch.errors import SetupError
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
@@ -40,6 +40,7 @@ except ModuleNotFoundError as error:
     raise SetupError(message) from error
 
 Data: TypeAlias = Insert | Adjust
+T = TypeVar("T")
 
 _KEYED: Final = (MergeCase.R2, MergeCase.R3)
 _INSERT_ONLY: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
@@ -190,9 +191,10 @@ def interleavings(
 
     def deal(order: Sequence[int]) -> list[tuple[int, Element]]:
         waiting = [iter(stream) for stream in streams]
-        return [(number, next(waiting[number])) for number in order]
+        numbers = [turns[place] for place in order]
+        return [(number, next(waiting[number])) for number in numbers]
 
-    return st.permutations(turns).map(deal)
+    return _orders(len(turns)).map(deal)
 
 
 def quarrels(
@@ -214,6 +216,11 @@ def quarrels(
 @cache
 def _integers(least: int, greatest: int) -> SearchStrategy[int]:
     return st.integers(least, greatest)
+
+
+@cache
+def _orders(count: int) -> SearchStrategy[list[int]]:
+    return st.permutations(range(count))
 
 
 @cache
@@ -314,7 +321,7 @@ _presentations = st.composite(_present)
 def _in_order(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
     events = _kept(draw, history, shape)
     if shape.case is MergeCase.R2:
-        events = sorted(draw(st.permutations(events)), key=lambda event: event.start)
+        events = sorted(_shuffled(draw, events), key=lambda event: event.start)
     return [Insert(*event) for event in events]
 
 
@@ -333,10 +340,12 @@ def _revised(draw: DrawFn, history: History, shape: _Shape) -> list[Data]:
             namesake[:0] = phantom
         else:
             lives.append(phantom)
-    timed = [
-        step for life in draw(st.permutations(lives)) for step in _timed(draw, life, shape)
-    ]
+    timed = [step for life in _shuffled(draw, lives) for step in _timed(draw, life, shape)]
     return [element for _, element in sorted(timed, key=lambda step: step[0])]
+
+
+def _shuffled(draw: DrawFn, items: Sequence[T]) -> list[T]:
+    return [items[place] for place in draw(_orders(len(items)))]
 
 
 def _kept(draw: DrawFn, history: History, shape: _Shape) -> list[Event]:
