@@ -51,6 +51,9 @@ def from_payloads(payloads: Sequence[Hashable], absent: Mask, schema: pa.Schema)
 
 def to_values(column: pa.ChunkedArray) -> list[Hashable]:
     """One value per row of a column of a plain type."""
+    if pt.is_string(column.type) or pt.is_integer(column.type):  # as Python has them
+        plain: list[Hashable] = column.to_pylist()
+        return plain
     kind = _coarse(column.type)
     rows = (
         row for chunk in column.chunks for row in write(kind, list(read(chunk))).to_pylist()
