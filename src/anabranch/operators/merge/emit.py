@@ -62,6 +62,8 @@ class Output:
         rows = nodes.rows[ids]
         differs = (rows[:, SHOWN] != rows[:, OUT]) & (rows[:, SHOWN] != ABSENT)
         ids, rows = ids[differs], rows[differs]
+        if not len(ids):
+            return
         _, first = np.unique(rows[:, RANK], return_index=True)
         ids, rows = ids[first], rows[first]
         start, shown, out = rows[:, START], rows[:, SHOWN], rows[:, OUT]
@@ -94,10 +96,11 @@ class Output:
 
     def batch(self, nodes: Nodes, schema: ElementSchema) -> Batch:
         """Everything, in order."""
+        if not self._pieces:
+            return nothing(schema)
         sizes = [piece.shape[1] for _, piece in self._pieces]
         kinds = np.array([kind for kind, _ in self._pieces], np.int8)
-        empty = np.empty((4, 0), np.int64)
-        columns = np.concatenate([empty, *(piece for _, piece in self._pieces)], axis=1)
+        columns = np.concatenate([piece for _, piece in self._pieces], axis=1)
         start, end, old_end, payload_row = columns
         payload = payload_of(nodes, payload_row)
         return Batch(schema, np.repeat(kinds, sizes), start, end, old_end, payload)
@@ -211,10 +214,18 @@ def write(net: Ints, at: int, kind: int, node: int, old_end: int, end: int) -> N
     net[at, OLD_END], net[at, END] = old_end, end
 
 
+def nothing(schema: ElementSchema) -> Batch:
+    """No elements: what most steps of a few elements emit, and finish."""
+    none = np.empty(0, np.int64)
+    return Batch(schema, np.empty(0, np.int8), none, none, none, schema.payload.empty_table())
+
+
 def final_events(
     nodes: Nodes, schema: ElementSchema, done: Ints, bags: Ints, span: tuple[int, int]
 ) -> Batch:
     """What a step that moved the frontier over `span` made final; `bags` are not in `done`."""
+    if not len(done) and not len(bags):
+        return nothing(schema)
     rows = nodes.rows[done]
     rows = rows[rows[:, OUT] != ABSENT]
     start, end, payload = rows[:, START], rows[:, OUT], rows[:, ROW]
@@ -254,7 +265,7 @@ def payload_of(nodes: Nodes, rows: Ints) -> pa.Table:
     schema, stables = nodes.schema, np.count_nonzero(rows < 0)
     if not len(schema):
         return schema.empty_table()
-    data = nodes.take(rows[rows >= 0])
+    data = nodes.take(rows[rows >= 0]) if len(rows) > stables else schema.empty_table()
     if not stables:
         return data
     null = [pa.nulls(stables, one.type) for one in schema]

@@ -84,7 +84,8 @@ class DueQueue:
     def entries(self) -> tuple[Ints, Ints]:
         """The times and the ids of all entries, in no order."""
         times, ids = np.empty((2, self._count), np.int64)
-        list_all(self._blocks, times, ids)
+        if self._count:
+            list_all(self._blocks, times, ids)
         return times, ids
 
     def push(self, times: Ints, ids: Ints) -> None:
@@ -114,12 +115,14 @@ class DueQueue:
 
     def rebuild(self, times: Ints, ids: Ints) -> None:
         """Only these entries, each once."""
+        operations = self.operations
+        self._clear(int(self._blocks.numbers[_BASE]))
+        if not len(ids):
+            return
         order = np.lexsort((ids, times))
         times, ids = times[order], ids[order]
         first = np.ones(len(ids), np.bool_)
         first[1:] = (times[1:] != times[:-1]) | (ids[1:] != ids[:-1])
-        operations = self.operations
-        self._clear(int(self._blocks.numbers[_BASE]))
         self.push(times[first], ids[first])
         self.operations = operations
 

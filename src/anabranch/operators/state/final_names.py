@@ -102,20 +102,21 @@ class FinalNames:
 
     def remember(self, names: Ints, end: Ints, mark: int) -> None:
         """Add these names (START, HIGH, LOW); none ends before what is here."""
-        count, order = len(end), np.argsort(end)
         if self._first - self._base > len(self):
             # What was forgotten makes room: more of it than of what moves.
             self._rows = self.all().copy()
             self._base = self._first
+        count, order = len(end), np.argsort(end)
+        if not count:
+            return
         used = self._next - self._base
         self._rows = grown(self._rows, used + count)
         self._rows[used : used + count, : LOW + 1] = names[order]
         self._rows[used : used + count, END] = end[order]
         ids = np.arange(self._next, self._next + count)
         self._index.put(ids, self._rows, base=self._base)
-        if count:
-            blocks = range(self._next >> BLOCK_BITS, (self._next + count - 1 >> BLOCK_BITS) + 1)
-            self._changed |= dict.fromkeys(blocks, mark)
+        blocks = range(self._next >> BLOCK_BITS, (self._next + count - 1 >> BLOCK_BITS) + 1)
+        self._changed |= dict.fromkeys(blocks, mark)
         self._next += count
 
     def reopen(self, mark: int) -> None:
