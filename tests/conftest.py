@@ -6,6 +6,7 @@
 """
 
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -118,6 +119,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 if name in mark.args:
                     reason = f"{word}: {mark.kwargs['reason']}"
                     item.add_marker(pytest.mark.xfail(strict=True, reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector need not look at it time and again."""
+    gc.collect()
+    gc.freeze()
 
 
 LOCAL = ("reference", "kernel", "lanes")
