@@ -4,6 +4,7 @@ No Spark here: `lanes_driver` plays its part, with attempts that fail and worker
 """
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from anabranch.spark.lane.state import HEADER, WarmCopies
 from anabranch.testing.asserts import assert_valid
 from anabranch.testing.strategies import histories, presentations
 
+DEEP = os.environ.get("ANABRANCH_PROFILE") == "deep"
 NAMES = ["r0", "r1", "r2"]
 OF_R3 = [
     "adjusts=always",
@@ -102,8 +104,10 @@ class Script:
                 runtime.attempt(0, parcels)
                 runtime.warm = WarmCopies(self.data.draw(st.integers(0, 1)))
             runtime.commit(parcels)
-            # One lane at a trigger, in turn: each state that is read costs as much as a step.
-            check_stored(runtime, runtime.trigger % runtime.spec.lanes)
+            # A state that is read costs as much as a step: one lane in turn, in deep runs all.
+            lanes = range(runtime.spec.lanes)
+            for lane in lanes if DEEP else [runtime.trigger % len(lanes)]:
+                check_stored(runtime, lane)
 
     def end(self) -> None:
         """All that are there turn out to be complete, and say the rest."""
