@@ -4,10 +4,15 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import clean
+from anabranch.sinks.folder import stage
+from anabranch.sinks.published import Ledger, missing
+from anabranch.spark.query.prepare import Folders
+from anabranch.spark.query.run_record import Run, write
 
 GONE = 2**22 + 1  # above the largest process id of Linux and macOS
 
@@ -74,3 +79,31 @@ def test_a_link_is_removed_and_not_followed(littered: dict[str, Path], tmp_path:
     invoke("--yes")
     assert not link.is_symlink()
     assert (outside / "precious").exists()
+
+
+def test_old_files_of_an_output_go_by_command_alone(tmp_path: Path) -> None:
+    output, checkpoint = tmp_path / "out", tmp_path / "ck"
+    run = Run("abcdefgh", 2, "r3", "bigint", ("n: int64",), ("east",), has_output=True)
+    for folder in (output, checkpoint):
+        write(run, folder)
+    sink = Folders(run.run[:8], checkpoint, 0.0).sink(
+        str(output / "elements"), "output-elements"
+    )
+    for trigger in (0, 1):
+        sink.write(trigger, None, {stage(sink.folder, [pa.table({"n": [trigger]})]): 0})
+        sink.commit(trigger)
+        sink.committed(trigger)
+    first, second = sorted(sink.place.iterdir())
+    os.utime(first, (1, 1))
+    asked = ("--output", str(output), "--checkpoint", str(checkpoint), "--older", "7 days")
+    told = json.loads(invoke(*asked, "--json"))
+    assert [row["path"] for row in told["leftovers"]] == [str(first)]
+    assert first.exists()
+    invoke(*asked, "--archive", str(tmp_path / "old"), "--yes")
+    assert sorted(sink.place.iterdir()) == [second]
+    assert [file.name for file in (tmp_path / "old" / "elements").iterdir()] == [first.name]
+    ledger = Ledger.read(Path(str(sink.ledger)))
+    assert ledger is not None
+    assert missing(sink.place, ledger, 1) == []
+    refused = CliRunner().invoke(clean.command, ["--output", str(output)])
+    assert "needs --checkpoint" in refused.output

@@ -182,6 +182,39 @@ def test_a_sink_that_is_added_later_owes_nothing_from_before(
     assert pieces_in(place)[0].first == 7
 
 
+def test_retired_files_are_not_missed(sink: FolderSink, place: Path, tmp_path: Path) -> None:
+    for trigger in range(4):
+        put(sink, trigger, trigger)
+        sink.committed(trigger)
+    files = [place / piece.name for piece in pieces_in(place)]
+    os.utime(files[0], (1, 1))
+    os.utime(files[1], (2, 2))
+    os.utime(files[3], (3, 3))  # later than one that is young
+    old = sink.older_than(100.0)
+    assert [piece.last for piece in old] == [0, 1]
+    sink.retire(old[:1], tmp_path / "archive")
+    assert published(tmp_path / "archive") == [0]
+    sink.retire(old[1:])
+    assert published(place) == [2, 3]
+    assert lose(place, sink, 3) == []
+    files[2].unlink()
+    assert len(lose(place, sink, 3)) == 1
+
+
+def test_a_day_of_triggers_leaves_few_files(sink: FolderSink, place: Path) -> None:
+    """Every twentieth trigger rolls: files are rolls, and the tail is what waits."""
+    triggers, each = 200, 20
+    for trigger in range(triggers):
+        now = sink if trigger % each == each - 1 else later(sink)
+        put(now, trigger, trigger)
+        now.committed(trigger)
+        assert len(list(place.iterdir()) if place.exists() else []) == (trigger + 1) // each
+        waits = [one for one in tail_of(place).iterdir() if one.name.startswith("committed")]
+        assert len(waits) <= 2 * each
+    assert published(place) == list(range(triggers))
+    assert len(Path(str(sink.ledger)).read_text()) < 100
+
+
 class KilledError(Exception):
     """The driver dies here."""
 

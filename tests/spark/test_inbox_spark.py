@@ -106,10 +106,14 @@ def test_inboxes_and_a_stream_are_one_query_with_one_control_log(
         "north",
         "south",
     }
-    logs = [file.read_text() for file in sorted((tmp_path / "ck" / "control").glob("*.json"))]
+    files = {file.name: file for file in (tmp_path / "ck").rglob("[0-9]*-*.json")}
+    logs = [file.read_text() for _, file in sorted(files.items())]
     entries = [json.loads(line) for text in logs for line in text.splitlines()]
-    assert sorted(entry["log"] for entry in entries) == list(range(len(entries)))
-    assert {entry["inbox"] for entry in entries} == {0, 1, None}
+    numbers = sorted(entry["log"] for entry in entries)
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    compacted = json.loads((tmp_path / "ck" / "control.json").read_text())
+    assert 0 < numbers[0] <= compacted["next"]
+    assert {one["inbox"] for one in compacted["members"].values()} == {0, 1, None}
 
 
 @pytest.mark.spark

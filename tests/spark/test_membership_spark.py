@@ -126,6 +126,29 @@ def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> Non
     assert len(list((tmp_path / "control").iterdir())) == len(before) + 1
 
 
+def test_a_log_that_is_compacted_adds_up_to_the_same(tmp_path: Path) -> None:
+    folder, consumed = tmp_path / "control", tmp_path / "consumed" / "any" / "path"
+    log = ControlLog(folder)
+    for name in ("x", "y"):
+        log.attach(name, None, inbox=0)
+        log.add_files(name, [(f"{name}/1.parquet", 7, 8), (f"{name}/2.parquet", 9, 10)])
+    log.detach("x")
+    files = sorted(folder.iterdir())
+    consumed.mkdir(parents=True)
+    for file in files[:3]:  # as Spark does when it has committed their trigger
+        file.rename(consumed / file.name)
+    for one in (ControlLog(folder), log):
+        one.compact(at_least=4)
+        assert len(list(consumed.iterdir())) == 3
+    log.compact()
+    assert not list(consumed.iterdir())
+    again = ControlLog(folder)
+    assert (again.members, again.files) == (log.members, log.files)
+    again.attach("x", 5)
+    assert ControlLog(folder).members["x"].attachment == 2
+    assert sorted(folder.iterdir())[:2] == files[3:]
+
+
 def test_a_newcomer_is_joining_until_its_guarantee_is_told(tmp_path: Path) -> None:
     write(tmp_path / "inbox" / "new" / "1.parquet", A)
     inbox = InboxWatch(tmp_path / "inbox", ControlLog(tmp_path / "control"), founders=())

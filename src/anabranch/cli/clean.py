@@ -1,8 +1,11 @@
 """`anabranch clean`: what runs left behind, listed, and removed only with `--yes`.
 
-Only what Anabranch made for itself counts: in its cache folder, and half-made or forgotten
-folders of its own in the temporary folder. Output, checkpoints and inboxes are yours and are
-never touched. What a process that still runs is using is left out.
+Without `--output` only what Anabranch made for itself counts: in its cache folder, and
+half-made or forgotten folders of its own in the temporary folder. Checkpoints and inboxes are
+yours and are never touched. What a process that still runs is using is left out.
+
+With `--output` it is the published files of a run that are old enough: removed, or moved to an
+archive. The run may go on, also while this works; it does not miss these files.
 """
 
 import json
@@ -13,10 +16,17 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from anabranch.cli import settings
+
+if TYPE_CHECKING:
+    from anabranch.sinks.folder import FolderSink
+    from anabranch.sinks.published import Piece
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 TEMPORARY = "anabranch-"
 """How every temporary folder of ours begins: anabranch-<what>-<process id>-<chance>."""
@@ -37,19 +47,72 @@ class Leftover:
 @click.command("clean")
 @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def command(*, yes: bool, as_json: bool) -> None:
-    """List what runs left behind; with --yes, remove it."""
-    leftovers = find(settings.load().cache_dir, Path(tempfile.gettempdir()))
+@click.option("--output", type=_FOLDER, help="The output of a run: its old published files.")
+@click.option("--checkpoint", type=_FOLDER, help="The checkpoint of that run.")
+@click.option("--older", help="How old such files must be, such as '7 days'.")
+@click.option("--archive", type=_FOLDER, help="Move them there; without it they are removed.")
+def command(
+    *,
+    yes: bool,
+    as_json: bool,
+    output: Path | None,
+    checkpoint: Path | None,
+    older: str | None,
+    archive: Path | None,
+) -> None:
+    """List what runs left behind, or old files of an output; with --yes, remove it."""
+    if output is None:
+        leftovers = find(settings.load().cache_dir, Path(tempfile.gettempdir()))
+    else:
+        retired = find_old(output, checkpoint, older)
+        leftovers = [leftover for _, _, leftover in retired]
     if not as_json:
         _print(leftovers)
-    if yes:
+    if yes and output is None:
         for leftover in leftovers:
             remove(leftover)
+    elif yes:
+        retire(retired, archive)
     if as_json:
         rows = [{"kind": x.kind, "path": str(x.path), "bytes": x.size} for x in leftovers]
         click.echo(json.dumps({"removed": yes, "leftovers": rows}))
     elif leftovers:
         click.echo("removed" if yes else "nothing was removed; `anabranch clean --yes` does")
+
+
+Retired = tuple["FolderSink", "Piece", Leftover]
+
+
+def find_old(output: Path, checkpoint: Path | None, older: str | None) -> list[Retired]:
+    """The published files of a run that are older than asked, from the oldest on."""
+    from anabranch.batch.times import to_seconds
+    from anabranch.sinks.folder import FolderSink
+    from anabranch.sources.channels import ELEMENTS, LATE, VIOLATIONS
+    from anabranch.spark.query import run_record
+    from anabranch.spark.query.prepare import Folders
+
+    if checkpoint is None or older is None:
+        message = "--output needs --checkpoint (of the same run) and --older, such as '7 days'"
+        raise click.UsageError(message)
+    run = run_record.find(checkpoint.resolve(), output.resolve())
+    if run is None:
+        message = f"{output}: there is no run there; name the output of a merge"
+        raise click.UsageError(message)
+    before = time.time() - to_seconds(older, option="--older")
+    folders, found = Folders(run.run[:8], checkpoint.resolve(), 0.0), []
+    for name in (ELEMENTS, LATE, VIOLATIONS):
+        sink: FolderSink = folders.sink(str(output.resolve() / name), f"output-{name}")
+        for piece in sink.older_than(before):
+            path = sink.place / piece.name
+            found.append((sink, piece, Leftover(name, path, path.stat().st_size)))
+    return found
+
+
+def retire(retired: list[Retired], archive: Path | None) -> None:
+    """Remove these files, or move each to the folder of its channel in the archive."""
+    for sink in {sink for sink, _, _ in retired}:
+        pieces = [piece for one, piece, _ in retired if one == sink]
+        sink.retire(pieces, None if archive is None else archive / sink.place.name)
 
 
 def find(cache: Path, temporary: Path) -> list[Leftover]:

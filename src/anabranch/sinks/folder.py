@@ -20,7 +20,7 @@ import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,6 +128,32 @@ class FolderSink:
                 self._roll(waiting)
             if is_there:
                 self._remove_rolled()
+
+    def older_than(self, time: float) -> list[Piece]:
+        """The published files that were written before a time, from the oldest on."""
+        old: list[Piece] = []
+        for piece in pieces_in(self.place):
+            if (self.place / piece.name).stat().st_mtime >= time:
+                break
+            old.append(piece)
+        return old
+
+    def retire(self, pieces: Sequence[Piece], archive: Path | None = None) -> None:
+        """Remove the oldest published files, or move them to an archive.
+
+        The ledger comes first: from then on they are not missed.
+        """
+        with self._alone() as is_there:
+            known = self._ledger() if is_there else None
+            if known is not None and pieces:
+                self._note(replace(known, since=max(piece.last for piece in pieces) + 1))
+            for piece in pieces:
+                file = self.place / piece.name
+                if archive is None:
+                    file.unlink(missing_ok=True)
+                elif file.exists():
+                    archive.mkdir(parents=True, exist_ok=True)
+                    shutil.move(file, archive / piece.name)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:

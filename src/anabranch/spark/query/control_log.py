@@ -1,9 +1,13 @@
 """The control log: in which order files were found, and replicas came and went.
 
     CHECKPOINT/control/000000000007-east.json     lines of entries, of one replica
+    CHECKPOINT/consumed/                          the same files, when Spark needs them no more
+    CHECKPOINT/control.json                       what all entries before some add up to
 
 The driver writes it, Spark reads it as a source of the query.  So an entry takes effect in all
-lanes in the same trigger, and means the same when a trigger is repeated.
+lanes in the same trigger, and means the same when a trigger is repeated.  When Spark has
+committed a trigger it moves the files of its entries (`cleanSource`); `compact` notes what they
+add up to and removes them, so that a long run has few files and starts as quickly as a new one.
 
     data     a file of an inbox to read, under this attachment
     attach   a replica, with its guarantee; of one that is attached, a new guarantee
@@ -21,9 +25,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from anabranch.errors import StateError
 from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH
 
 FOLDER: Final = "control"
+CONSUMED: Final = "consumed"
+FORMAT: Final = 1
+
+COMPACT_AT: Final = 1000
+"""So many consumed files are there before they are compacted while a query runs."""
 
 ENTRIES: Final = (
     "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
@@ -122,15 +132,51 @@ class ControlLog:
             ]
             self._write(replica, found)
 
+    def compact(self, *, at_least: int = 1) -> None:
+        """Note what the entries so far add up to, and remove those that Spark has consumed."""
+        if self._folder is None:
+            return
+        consumed = list(_consumed(self._folder).rglob("[0-9]*.json"))
+        if len(consumed) < at_least:
+            return
+        with self._lock:
+            self._read()
+            files = [(*key, *facts) for key, facts in self.files.items()]
+            members = {name: asdict(member) for name, member in self.members.items()}
+            state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
+            file = _snapshot(self._folder)
+            beside = file.with_name(f".{file.name}.{os.getpid()}")
+            beside.write_text(json.dumps(state) + "\n")
+            beside.replace(file)
+        for file in consumed:
+            file.unlink(missing_ok=True)
+
     def refresh(self) -> None:
         """Take in what others wrote: a query that ended here may run elsewhere now."""
         with self._lock:
             self._read()
 
     def _read(self) -> None:
-        if self._folder is not None:
-            for entry in read_entries(self._folder, since=self._next):
-                self._note(entry)
+        if self._folder is None:
+            return
+        if self._next == 0:
+            self._restore(_snapshot(self._folder))
+        for entry in read_entries(self._folder, _consumed(self._folder), since=self._next):
+            self._note(entry)
+
+    def _restore(self, file: Path) -> None:
+        if not file.exists():
+            return
+        state = json.loads(file.read_text())
+        if state["format"] != FORMAT:
+            message = (
+                f"{file}: written in format {state['format']}, this version of anabranch reads "
+                f"format {FORMAT}; use the version that wrote it, or start a new run"
+            )
+            raise StateError(message)
+        self._next = state["next"]
+        self.members = {name: Member(**one) for name, one in state["members"].items()}
+        self.files = {(inbox, name): (size, at) for inbox, name, size, at in state["files"]}
 
     def _note(self, entry: Entry) -> None:
         self._next = max(self._next, entry.log + 1)
@@ -158,9 +204,18 @@ class ControlLog:
             self._note(entry)
 
 
-def read_entries(folder: Path, *, since: int = 0) -> Iterator[Entry]:
-    """The entries of a log from a position on, in order."""
-    for file in sorted(folder.glob("[0-9]*.json")):
-        if int(file.name.partition("-")[0]) >= since:
+def read_entries(*folders: Path, since: int = 0) -> Iterator[Entry]:
+    """The entries of a log from a position on, in order; a file may be in two folders."""
+    files = {file.name: file for folder in folders for file in folder.rglob("[0-9]*.json")}
+    for name, file in sorted(files.items()):
+        if int(name.partition("-")[0]) >= since:
             for line in file.read_text().splitlines():
                 yield Entry(**json.loads(line))
+
+
+def _consumed(folder: Path) -> Path:
+    return folder.parent / CONSUMED
+
+
+def _snapshot(folder: Path) -> Path:
+    return folder.with_suffix(".json")

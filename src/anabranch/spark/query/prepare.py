@@ -21,7 +21,7 @@ from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIO
 from anabranch.spark.lane.stage import escaped, in_lanes
 from anabranch.spark.pack.spill import depot_for
 from anabranch.spark.query import run_record as runs
-from anabranch.spark.query.control_log import ENTRIES, FOLDER, ControlLog
+from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
@@ -96,7 +96,9 @@ class Prepared:
         if self.folder is None:
             return None
         (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        return ControlLog(self.folder / FOLDER, implied=self.has_frames)
+        log = ControlLog(self.folder / FOLDER, implied=self.has_frames)
+        log.compact()
+        return log
 
     def watches(self, log: ControlLog | None) -> list[InboxWatch]:
         """What looks for new files and replicas in the inboxes."""
@@ -109,7 +111,9 @@ class Prepared:
         merged, entries = self.merged, None
         if self.folder is not None:
             control = escaped(str(self.folder / FOLDER))
-            entries = spark.readStream.schema(ENTRIES).json(control)
+            reader = spark.readStream.schema(ENTRIES).option("cleanSource", "archive")
+            reader = reader.option("sourceArchiveDir", str(self.folder / CONSUMED))
+            entries = reader.json(control)
         parcels = merged.parcels(entries, writer.depot)
         spec = replace(merged.spec(final=self.with_final), run=self.run.run)
         return in_lanes(parcels, replace(spec, direct=writer.direct(), depot=writer.depot))

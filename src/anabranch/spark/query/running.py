@@ -18,7 +18,13 @@ from anabranch.errors import UsageError
 from anabranch.spark.lane.stage import escaped, shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals, Warner
 from anabranch.spark.query import ending
-from anabranch.spark.query.control_log import ENTRIES, FOLDER, ControlLog, read_entries
+from anabranch.spark.query.control_log import (
+    COMPACT_AT,
+    ENTRIES,
+    FOLDER,
+    ControlLog,
+    read_entries,
+)
 from anabranch.spark.query.follow import INTERVAL, Follower
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.prepare import Prepared
@@ -177,9 +183,14 @@ class RunningQuery:
         if self._follower is not None:
             self._poll(self._follower.look, INTERVAL)
         if pause is not None:
-            self._poll(lambda: _advance(watches), pause)
+            self._poll(lambda: self._look(watches), pause)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
+
+    def _look(self, watches: Sequence[InboxWatch]) -> None:
+        _advance(watches)
+        if self._control is not None:
+            self._control.compact(at_least=COMPACT_AT)
 
     def _poll(self, look: Callable[[], None], seconds: float) -> None:
         self._pollers.append(Poller(look, seconds, lambda: ending.stop(self.query)))

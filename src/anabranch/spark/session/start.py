@@ -155,6 +155,8 @@ def defaults(*, local: bool) -> dict[str, str]:
         "spark.driver.memory": host.driver_memory(),
         TIME_ZONE: "UTC",
         STATE_STORE: ROCKSDB,
+        # A restart needs the last trigger; Spark would keep the files of a hundred.
+        "spark.sql.streaming.minBatchesToRetain": "20",
         # Upload what changed at each trigger, not every file of the store.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
