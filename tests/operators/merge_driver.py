@@ -1,4 +1,8 @@
-"""Drives the reference and the kernel through one face, and judges every visible prefix."""
+"""Drives the reference and the kernel through one face, and judges every visible prefix.
+
+Errata and pictures run on `testing.engine`.  This is for laws that compare what no engine
+reports: alarms, uncertain stretches, conflicts, gaps and the work of each step.
+"""
 
 import os
 from collections import Counter

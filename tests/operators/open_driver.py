@@ -1,4 +1,7 @@
-"""Drives any merge through `merge`, saved in parts and restored between any two steps."""
+"""Drives any merge through `merge`, saved in parts and restored between any two steps.
+
+For laws about promotion by hand and attachments that replace one another: no engine does that.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Drives the reference merge under any policy, keeping an account of its own beside it."""
+"""Drives the reference merge under any policy, keeping an account of its own beside it.
+
+The promises of a policy are about what is held back after each element, and by whom: no engine
+reports that.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
