@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.errors import FileError
+from anabranch.sinks.json_file import write_json
 from anabranch.sinks.published import (
     STAGED,
     Ledger,
@@ -199,7 +200,7 @@ class FolderSink:
             str(file.relative_to(tail)): Piece(first, last, at, len(sources), self.run).name
             for at, file in enumerate(sources, start=1)
         }
-        _replace(tail / _PLAN, json.dumps({"through": last, "moves": moves}))
+        write_json(tail / _PLAN, {"through": last, "moves": moves})
         self._finish_roll()
 
     def _finish_roll(self) -> None:
@@ -269,12 +270,6 @@ def _publish(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         os.rename(source, target)
-
-
-def _replace(file: Path, text: str) -> None:
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text)
-    beside.replace(file)
 
 
 def _size(waiting: Mapping[int, Path]) -> int:

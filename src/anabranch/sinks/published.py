@@ -12,7 +12,6 @@ the ranges follow one another without a gap: a file that is missing is noticed b
 neighbours, or by the ledger of the run (`Ledger`).
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from anabranch.errors import StateError
+from anabranch.sinks.json_file import read_json, write_json
 
 STAGED: Final = "staged"
 FORMAT: Final = 1
@@ -134,23 +133,12 @@ class Ledger:
     @classmethod
     def read(cls, file: Path) -> "Ledger | None":
         """The ledger in a file, if there is one."""
-        if not file.exists():
-            return None
-        fields = json.loads(file.read_text())
-        if fields["format"] != FORMAT:
-            message = (
-                f"{file}: written in format {fields['format']}, this version of anabranch "
-                f"reads format {FORMAT}; use the version that wrote it, or start a new run"
-            )
-            raise StateError(message)
-        return cls(**{**fields, "waiting": tuple(fields["waiting"])})
+        fields = read_json(file, FORMAT)
+        return fields and cls(**{**fields, "waiting": tuple(fields["waiting"])})
 
     def write(self, file: Path) -> None:
         """Replace what the file has, at once."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_text(json.dumps(asdict(self)) + "\n")
-        beside.replace(file)
+        write_json(file, asdict(self))
 
     def with_trigger(self, trigger: int, *, has_rows: bool) -> "Ledger":
         """A trigger was written; an earlier attempt may have had rows, and this one none."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from anabranch.errors import StateError
+from anabranch.sinks.json_file import read_json, write_json
 from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH
 
 FOLDER: Final = "control"
@@ -144,10 +144,7 @@ class ControlLog:
             files = [(*key, *facts) for key, facts in self.files.items()]
             members = {name: asdict(member) for name, member in self.members.items()}
             state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
-            file = _snapshot(self._folder)
-            beside = file.with_name(f".{file.name}.{os.getpid()}")
-            beside.write_text(json.dumps(state) + "\n")
-            beside.replace(file)
+            write_json(_snapshot(self._folder), state)
         for file in consumed:
             file.unlink(missing_ok=True)
 
@@ -165,15 +162,9 @@ class ControlLog:
             self._note(entry)
 
     def _restore(self, file: Path) -> None:
-        if not file.exists():
+        state = read_json(file, FORMAT)
+        if state is None:
             return
-        state = json.loads(file.read_text())
-        if state["format"] != FORMAT:
-            message = (
-                f"{file}: written in format {state['format']}, this version of anabranch reads "
-                f"format {FORMAT}; use the version that wrote it, or start a new run"
-            )
-            raise StateError(message)
         self._next = state["next"]
         self.members = {name: Member(**one) for name, one in state["members"].items()}
         self.files = {(inbox, name): (size, at) for inbox, name, size, at in state["files"]}

@@ -12,7 +12,6 @@ checkpoint.  Until the first release there is one format; others are rejected by
 """
 
 import json
-import os
 import uuid
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final
 
 from anabranch.errors import StateError
 from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.sinks.json_file import replace_text, require_format
 from anabranch.sinks.published import tail_of
 from anabranch.sources.channels import PROGRESS
 from anabranch.spark.query.lock import FILE as LOCK
@@ -181,10 +181,7 @@ def last_entry(log: Path) -> int:
 
 def write(run: Run, folder: Path) -> None:
     """Write the run into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / f"{_BESIDE}{os.getpid()}"
-    beside.write_text(json.dumps(asdict(run), indent=1) + "\n")
-    beside.replace(folder / FILE)
+    replace_text(folder / FILE, json.dumps(asdict(run), indent=1) + "\n")
 
 
 def require_same(found: Run, wanted: Run, where: Path) -> None:
@@ -217,12 +214,7 @@ def read(folder: Path) -> Run | None:
         return None
     try:
         fields = json.loads(path.read_text())
-        if fields["format"] != FORMAT:
-            message = (
-                f"{path}: written in format {fields['format']}, this version of anabranch "
-                f"reads format {FORMAT}; use the version that wrote it, or start a new run"
-            )
-            raise StateError(message)
+        require_format(path, fields["format"], FORMAT)
         for name in ("columns", "founders", "inboxes"):
             fields[name] = tuple(fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.sinks.json_file import replace_text
 from anabranch.sinks.published import tail_of
 from anabranch.spark.progress import LaneRecord, Totals
 
@@ -56,11 +57,7 @@ def read_totals(progress: Path) -> Totals:
 
 def write_snapshot(progress: Path, totals: Totals) -> None:
     """Keep totals of committed triggers, and remove records that are older by `KEPT`."""
-    tail = tail_of(progress)
-    tail.mkdir(parents=True, exist_ok=True)
-    beside = tail / f".{SNAPSHOT}.{os.getpid()}"
-    beside.write_text(totals.to_json() + "\n")
-    beside.replace(tail / SNAPSHOT)
+    replace_text(tail_of(progress) / SNAPSHOT, totals.to_json() + "\n")
     for trigger, file in record_files(progress).items():
         if trigger < totals.next_trigger - KEPT:
             file.unlink(missing_ok=True)
