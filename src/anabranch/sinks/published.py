@@ -134,7 +134,9 @@ class Ledger:
     def read(cls, file: Path) -> "Ledger | None":
         """The ledger in a file, if there is one."""
         fields = read_json(file, FORMAT)
-        return fields and cls(**{**fields, "waiting": tuple(fields["waiting"])})
+        if fields is None:
+            return None
+        return cls(**{**fields, "waiting": tuple(fields["waiting"])})
 
     def write(self, file: Path) -> None:
         """Replace what the file has, at once."""
