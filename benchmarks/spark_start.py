@@ -1,6 +1,7 @@
 """The first trigger of a fresh session, and the whole command, beside what Spark needs itself.
 
-    make bench FIG=spark_start              about twelve minutes
+    make bench FIG=spark_start                                  about twelve minutes
+    python benchmarks/spark_start.py --master spark://host:7077    the same on a cluster
 
 Each turn is a process with a session of its own; the sides take turns.  Parts:
 
@@ -27,6 +28,7 @@ from triggers.race import take_turn
 from triggers.sides import Inbox, Merge, Native, Side
 
 ROUNDS = 5
+LOCAL = "local[*]"
 FEEDS = {
     "tiny": Feed(rows=10, turns=1, live=100, payload=100),
     "rows300000": Feed(rows=100_000, turns=1, live=300_000, payload=100),
@@ -35,13 +37,13 @@ SIDES: dict[str, type[Side]] = {"native": Native, "merge": Merge, "inbox": Inbox
 BARE = "import anabranch as ab; s = ab.session(); s.range(1).count(); s.stop()"
 
 
-def probe(size: str, name: str, folder: Path) -> None:
+def probe(size: str, name: str, folder: Path, master: str) -> None:
     """One first trigger; prints its seconds."""
     import anabranch as ab
 
     side = SIDES[name](name, folder, FEEDS[size], folder / "made", 100)
     side.feed.write(side.made)
-    spark = ab.session()
+    spark = ab.session(master=master)
     begin = time.monotonic()
     side.start(spark)
     take_turn(side, 0)
@@ -54,10 +56,10 @@ def probe(size: str, name: str, folder: Path) -> None:
     print(json.dumps(seconds))
 
 
-def first_trigger(size: str, name: str) -> float:
+def first_trigger(size: str, name: str, master: str = LOCAL) -> float:
     """The same in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="spark_start_") as folder:
-        command = [sys.executable, __file__, "--probe", size, name, folder]
+        command = [sys.executable, __file__, "--probe", size, name, folder, master]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
@@ -99,26 +101,29 @@ def summary(seconds: dict[str, list[float]], over: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main(master: str = LOCAL) -> None:
     facts = machine()
     found: dict[str, dict[str, list[float]]] = {}
     for number in range(ROUNDS):
         for size in FEEDS:
             for name in SIDES:
-                taken = first_trigger(size, name)
+                taken = first_trigger(size, name, master)
                 found.setdefault(size, {}).setdefault(name, []).append(taken)
-        for name, run in (("bare", bare), ("command", command)):
+        for name, run in (("bare", bare), ("command", command)) if master == LOCAL else ():
             found.setdefault("command", {}).setdefault(name, []).append(run())
         print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
     parts = {
         size: summary(some, "bare" if size == "command" else "native")
         for size, some in found.items()
     }
-    report("spark_start", {"machine": facts, "rounds": ROUNDS, **parts})
+    result = "spark_start" if master == LOCAL else "spark_start_cluster"
+    report(result, {"machine": facts, "rounds": ROUNDS, **parts})
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--probe"]:
-        probe(sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+        probe(sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5])
+    elif sys.argv[1:2] == ["--master"]:
+        main(sys.argv[2])
     else:
         main()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
@@ -107,3 +108,40 @@ def test_workers_of_our_session_are_preloaded(spark: "SparkSession") -> None:
 
     rows = spark.range(1).mapInArrow(facts, "is_there boolean").collect()
     assert [row.is_there for row in rows] == [True]
+
+
+SOAK = """
+import sys
+from collections.abc import Iterator
+import pyarrow as pa
+import anabranch as ab
+
+def work(batches):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from anabranch.spark.worker_daemon import run_tiny_merge
+    for batch in batches:
+        some = np.random.default_rng(1).random((64, 64))
+        assert np.isfinite(some @ some).all()
+        assert pc.sum(pa.array(range(10_000))).as_py() == 49_995_000
+        run_tiny_merge()
+        yield batch
+
+spark = ab.session(master="local[4]", config={"spark.python.worker.reuse": "false"})
+count = int(sys.argv[1])
+rows = spark.range(0, count, numPartitions=count).mapInArrow(work, "id long")
+print(rows.count())
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.process
+@pytest.mark.deep
+def test_a_thousand_forks_work(tmp_path: Path) -> None:
+    """Each task is a new fork of the daemon: it allocates, multiplies and runs kernels."""
+    (tmp_path / "soak.py").write_text(SOAK)
+    command = [sys.executable, str(tmp_path / "soak.py"), "1000"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=3000)
+    assert done.stdout.split() == ["1000"]

@@ -132,7 +132,7 @@ class Prepared:
         lock = None if self.folder is None else DriverLock(self.folder)
         query = None
         try:
-            start_workers(spark)
+            start_workers(spark, self.run.lanes)
             self._record()
             writer = TriggerWriter(self.outlets, self.progress, depot_for(spark, self.folder))
             query = RunningQuery(self, writer, lock, on_trigger)

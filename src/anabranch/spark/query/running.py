@@ -241,7 +241,8 @@ class RunningQuery:
     def _keep_totals(self) -> None:
         """Now and then a snapshot: a trigger begins when Spark has committed all before it."""
         progress = local(self._writer.progress)
-        if progress is not None and self.totals.next_trigger % SNAPSHOT_EVERY == 0:
+        done = self.totals.next_trigger
+        if progress is not None and done and done % SNAPSHOT_EVERY == 0:
             write_snapshot(progress, self.totals)
 
     def _read_totals(self) -> Totals:

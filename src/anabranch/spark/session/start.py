@@ -195,7 +195,9 @@ def _start(
         # A program that has a Connect session leaves this mark to those that it starts.
         os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     local = asked.get(where, "local[*]").startswith("local")
-    preloading = workers.settings() if local and workers.is_switched_on() else {}
+    # Code that Spark itself hands to the workers is not there yet when their daemon starts.
+    is_installed = "spark.submit.pyFiles" not in asked
+    preloading = workers.settings() if is_installed and workers.is_switched_on() else {}
     settings = {where: "local[*]", **defaults(local=local), **preloading, **asked}
     heap = host.heap_options(settings["spark.driver.memory"])
     options = (_log_options(spark_log), heap, asked.get(JAVA_OPTIONS, ""))

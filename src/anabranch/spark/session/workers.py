@@ -43,14 +43,14 @@ def settings() -> dict[str, str]:
     }
 
 
-def start_workers(spark: "SparkSession") -> None:
+def start_workers(spark: "SparkSession", lanes: int) -> None:
     """Start the daemon and its first workers by a small job, in a thread.
 
     It only saves time: if it fails, the first task that needs a worker reports the reason.
     """
-    tasks = host.slots(spark)
-    if tasks is None or spark.conf.get(MODULE, None) != DAEMON:
+    if spark.conf.get(MODULE, None) != DAEMON:
         return
+    tasks = host.slots(spark) or lanes
 
     def job() -> None:
         with suppress(Exception):
