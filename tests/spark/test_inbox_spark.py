@@ -106,7 +106,7 @@ def test_inboxes_and_a_stream_are_one_query_with_one_control_log(
         "north",
         "south",
     }
-    files = {file.name: file for file in (tmp_path / "ck").rglob("[0-9]*-*.json")}
+    files = {file.name: file for file in (tmp_path / "ck").rglob("[0-9]*.json")}
     logs = [file.read_text() for _, file in sorted(files.items())]
     entries = [json.loads(line) for text in logs for line in text.splitlines()]
     numbers = sorted(entry["log"] for entry in entries)
@@ -212,3 +212,38 @@ def test_a_server_that_does_not_see_the_control_log_is_rejected(
 ) -> None:
     with pytest.raises(UsageError, match=r"does not see .*control.* a disk that client and"):
         require_shared_disk(spark, tmp_path / "control")
+
+
+@pytest.mark.spark
+def test_a_backlog_is_taken_in_bounded_triggers(spark: Any, tmp_path: Path) -> None:
+    """Files that come in pieces; a bad line is named by its row in the file."""
+    rows = [("insert", at, at + 9, None, f"{at:05d}", at) for at in range(200)]
+    names = ("kind", "start", "end", "old_end", "name", "seq")
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    last = json.dumps({"kind": "stable", "start": None, "seq": 200})
+    for name, some in (("east", [*lines, last]), ("west", [*lines[:149], "bad", *lines[150:]])):
+        (tmp_path / "inbox" / name).mkdir(parents=True)
+        (tmp_path / "inbox" / name / "1.jsonl").write_text("\n".join(some) + "\n")
+    taken: list[int] = []
+
+    def start() -> Any:
+        return ab.merge(ab.inbox(tmp_path / "inbox"), lanes=2).start(
+            tmp_path / "ck",
+            output=tmp_path / "out",
+            once=True,
+            max_bytes_per_trigger=4000,
+            on_trigger=lambda totals: taken.append(totals.last.rows),
+        )
+
+    run = start()
+    run.wait()
+    assert len(taken) > 5
+    assert sum(taken) == run.totals.rows == 401
+    assert max(taken[:-1]) < 250
+    bad = ab.read_output(spark, tmp_path / "out", what="violations").collect()
+    assert [(row.replica, row.row) for row in bad] == [("west", 150)]
+    assert ab.read_output(spark, tmp_path / "out", what="current").count() == 200
+    start().wait()
+    assert run.totals.adds_up
+    with pytest.raises(UsageError, match=r"max_bytes_per_trigger 'much': expected a number"):
+        ab.merge(ab.inbox(tmp_path / "inbox")).start("ck", max_bytes_per_trigger="much")

@@ -10,7 +10,8 @@ import pytest
 from merge_place import Place
 
 from anabranch.errors import StateError, UsageError
-from anabranch.spark.query.control_log import ControlLog
+from anabranch.sources.pieces import FilePiece
+from anabranch.spark.query.control_log import ControlLog, read_entries
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.write.read_output import read_output
 
@@ -131,10 +132,12 @@ def test_a_log_that_is_compacted_adds_up_to_the_same(tmp_path: Path) -> None:
     log = ControlLog(folder)
     for name in ("x", "y"):
         log.attach(name, None, inbox=0)
-        log.add_files(name, [(f"{name}/1.parquet", 7, 8), (f"{name}/2.parquet", 9, 10)])
+        log.add_piece(name, f"{name}/1.parquet", (7, 8), FilePiece(0, 1, 1, 50, until=6))
+        log.add_piece(name, f"{name}/2.parquet", (9, 10), FilePiece(0, 1, 1, 50))
     log.detach("x")
     files = sorted(folder.iterdir())
     consumed.mkdir(parents=True)
+    assert len(files) == 7
     for file in files[:3]:  # as Spark does when it has committed their trigger
         file.rename(consumed / file.name)
     for one in (ControlLog(folder), log):
@@ -146,7 +149,48 @@ def test_a_log_that_is_compacted_adds_up_to_the_same(tmp_path: Path) -> None:
     assert (again.members, again.files) == (log.members, log.files)
     again.attach("x", 5)
     assert ControlLog(folder).members["x"].attachment == 2
-    assert sorted(folder.iterdir())[:2] == files[3:]
+    assert sorted(folder.iterdir())[:4] == files[3:]
+
+
+def piece(size: int, until: int) -> FilePiece:
+    return FilePiece(0, 1, 1, size, until)
+
+
+def test_a_look_is_one_file_of_the_log_unless_it_is_too_much(tmp_path: Path) -> None:
+    log = ControlLog(tmp_path / "control")
+    with log.together(100):
+        log.attach("x", None)
+        for number, size in enumerate((60, 30, 50, 500, 10)):
+            log.add_piece("x", f"x/{number}.parquet", (1, 1), piece(size, number))
+    files = sorted((tmp_path / "control").iterdir())
+    sizes = [
+        [json.loads(line)["size"] for line in file.read_text().splitlines()] for file in files
+    ]
+    assert sizes == [[None, 60, 30], [50], [500], [10]]
+    times = [file.stat().st_mtime_ns // 1_000_000 for file in files]
+    assert times == sorted(set(times)), "Spark would take them in any order"
+    again = ControlLog(tmp_path / "control")
+    assert again.members["x"].until == 4
+    again.detach("x")
+    last = max((tmp_path / "control").iterdir())
+    assert last.stat().st_mtime_ns // 1_000_000 > times[-1]
+
+
+def test_the_replica_that_is_least_far_comes_next(tmp_path: Path) -> None:
+    """Also where one of them has many small files, and the other large ones."""
+    for number in range(6):
+        at = {"kind": "insert", "start": 10 * number, "end": None, "name": "a"}
+        write(tmp_path / "inbox" / "x" / f"{number}.parquet", at)
+    for number in range(2):
+        at = {"kind": "insert", "start": 30 * number + 5, "end": None, "name": "a"}
+        write(tmp_path / "inbox" / "y" / f"{number}.parquet", at)
+    log = ControlLog(tmp_path / "control")
+    InboxWatch(tmp_path / "inbox", log, ("x", "y"), limit=1).advance()
+    entries = [entry for entry in read_entries(tmp_path / "control") if entry.file]
+    taken = [(entry.replica, entry.until) for entry in entries]
+    assert taken == [
+        ("x", 0), ("y", 5), ("x", 10), ("y", 35), ("x", 20), ("x", 30), ("x", 40), ("x", 50),
+    ]  # fmt: skip
 
 
 def test_a_newcomer_is_joining_until_its_guarantee_is_told(tmp_path: Path) -> None:

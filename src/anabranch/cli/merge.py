@@ -45,6 +45,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Watch: time between two files of the output; 0: one for each trigger.",
 )
 @click.option(
+    "--max-bytes-per-trigger",
+    default="256m",
+    show_default=True,
+    help="So many bytes of rows a trigger takes; --once runs as many triggers as it needs.",
+)
+@click.option(
     "--silent-after",
     default="1 minute",
     show_default=True,
@@ -101,6 +107,7 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     from anabranch.sources.inbox import inbox
     from anabranch.spark.query.merge import Asked, build
     from anabranch.spark.query.prepare import prepare
+    from anabranch.spark.session.host import to_bytes
 
     asked = Asked(
         case=None if options["case"] == "auto" else MergeCase(options["case"]),
@@ -111,7 +118,8 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
     roll = to_seconds(options["roll"], option="--roll")
     place = str(options["checkpoint"])
-    return prepare(merged, place, {}, output=options["output"], roll=roll)
+    limit = to_bytes(options["max_bytes_per_trigger"], option="--max-bytes-per-trigger")
+    return prepare(merged, place, {}, output=options["output"], roll=roll, limit=limit)
 
 
 def _run(

@@ -27,6 +27,7 @@ from anabranch.errors import FileError, SchemaError
 from anabranch.sources import jsonl
 from anabranch.sources.files import Folder, Format, file_format
 from anabranch.sources.jsonl import RefusedLine
+from anabranch.sources.pieces import FilePiece
 from anabranch.sources.unify import conform
 
 ROWS: Final = 1 << 17
@@ -65,15 +66,23 @@ def scan(folder: Folder, *, replica: str | None = None) -> Iterator[Chunk]:
                     yield chunk
 
 
+WHOLE: Final = FilePiece(0, -1, 1, 0)
+"""All of a file."""
+
+
 def read_file(
-    file: Path | str, schema: pa.Schema, *, replica: str | None = None, rows: int = ROWS
+    file: Path | str,
+    schema: pa.Schema,
+    *,
+    replica: str | None = None,
+    rows: int = ROWS,
+    only: FilePiece = WHOLE,
 ) -> Iterator[Chunk]:
     """The rows of one file in these columns; `replica` is the name that its folder gives it."""
     path = Path(file)
     try:
-        is_parquet = file_format(path) is Format.PARQUET
-        pieces = _parquet(path, schema, rows) if is_parquet else _lines(path, schema, rows)
-        for piece in pieces:
+        read = _parquet if file_format(path) is Format.PARQUET else _lines
+        for piece in read(path, schema, rows, only):
             if replica is not None or REPLICA not in schema.names:
                 yield Chunk(replica, path, piece.table, piece.rows, piece.refused)
             else:
@@ -86,11 +95,14 @@ def read_file(
         raise FileError(message) from error
 
 
-def _parquet(path: Path, schema: pa.Schema, rows: int) -> Iterator[jsonl.Lines]:
+def _parquet(
+    path: Path, schema: pa.Schema, rows: int, only: FilePiece
+) -> Iterator[jsonl.Lines]:
     with pq.ParquetFile(path) as file:
         there = _columns(path, file.schema_arrow.names, schema)
-        at = 1
-        for batch in file.iter_batches(batch_size=rows, columns=there):
+        at, stop = only.row, only.stop if only.stop >= 0 else file.num_row_groups
+        groups = list(range(only.begin, stop))
+        for batch in file.iter_batches(batch_size=rows, columns=there, row_groups=groups):
             table = conform(pa.Table.from_batches([batch]), schema, where=str(path))
             yield jsonl.Lines(table, np.arange(at, at + len(batch)), ())
             at += len(batch)
@@ -109,8 +121,8 @@ def _columns(path: Path, names: list[str], schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in names]
 
 
-def _lines(path: Path, schema: pa.Schema, rows: int) -> Iterator[jsonl.Lines]:
-    for found in jsonl.read(path, schema):
+def _lines(path: Path, schema: pa.Schema, rows: int, only: FilePiece) -> Iterator[jsonl.Lines]:
+    for found in jsonl.read(path, schema, begin=only.begin, stop=only.stop, row=only.row):
         refused = found.refused
         for at in range(0, max(len(found.rows), 1), rows):
             table = found.table.slice(at, rows)

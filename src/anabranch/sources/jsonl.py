@@ -91,10 +91,15 @@ def infer(path: Path) -> tuple[pa.Schema, int]:
     return (found[0][1] if found else pa.schema([])), rows
 
 
-def read(path: Path, schema: pa.Schema) -> Iterator[Lines]:
-    """The lines of a file in these columns, block by block; a line with others is refused."""
+def read(
+    path: Path, schema: pa.Schema, *, begin: int = 0, stop: int = -1, row: int = 1
+) -> Iterator[Lines]:
+    """The lines of a file in these columns, block by block; a line with others is refused.
+
+    Only those in a range of bytes, the first of which is this row; -1: to the end.
+    """
     physical = pa.schema([(field.name, _as_written(field.type)) for field in schema])
-    for block in _blocks(path):
+    for block in _blocks(path, begin=begin, stop=stop, row=row):
         parsed, refused = _parse(block, physical)
         tables = [table for table, _ in parsed]
         table = pa.concat_tables(tables) if tables else physical.empty_table()
@@ -102,11 +107,14 @@ def read(path: Path, schema: pa.Schema) -> Iterator[Lines]:
         yield _convert(Lines(table, rows, tuple(refused)), schema)
 
 
-def _blocks(path: Path) -> Iterator[_Block]:
+def _blocks(path: Path, *, begin: int = 0, stop: int = -1, row: int = 1) -> Iterator[_Block]:
     """Blocks of whole lines, each ended by a newline."""
-    line, rest = 1, b""
+    line, rest = row, b""
     with path.open("rb") as file:
-        while piece := file.read(BLOCK):
+        file.seek(begin)
+        left = stop - begin if stop >= 0 else path.stat().st_size
+        while piece := file.read(min(BLOCK, left)):
+            left -= len(piece)
             if line == 1 and not rest:
                 piece = piece.removeprefix(_MARK)
             head, newline, tail = piece.rpartition(b"\n")

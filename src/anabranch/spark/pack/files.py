@@ -6,7 +6,8 @@ the attachment that the log gave it, whatever its folder holds by then: an entry
 twice means the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.sources.elements import Chunk, read_file
+from anabranch.sources.pieces import FilePiece
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     DATA,
@@ -54,19 +56,29 @@ class FilesSpec:
     routing: Routing = BY_IDENTITY
     strict: bool = False
     depot: Depot | None = None
+    threads: int = 1
 
 
 def pack_files(spec: FilesSpec, entries: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What Spark maps over entries of the log."""
     with spilling(spec.depot) as spill:
-        for entry in _entries(entries):
-            base = _base(entry)
-            if base.entry == DATA:
-                for parcels in pack_file(spec, spec.inboxes[entry["inbox"]], base):
-                    yield to_rows(parcels, spec.lanes, spill)
-            else:
-                yield to_rows(in_every_lane(base, spec.lanes), spec.lanes)
+        for parcels in _packed(spec, list(_entries(entries))):
+            yield to_rows(parcels, spec.lanes, spill)
     settle()
+
+
+def _packed(spec: FilesSpec, entries: Sequence[Mapping[str, Any]]) -> Iterator[list[Parcel]]:
+    """The parcels of some entries; files are read by several threads, one file in each."""
+    data = [entry for entry in entries if entry["entry"] == DATA]
+    others = [entry for entry in entries if entry["entry"] != DATA]
+    yield from (in_every_lane(_base(entry), spec.lanes) for entry in others)
+    if len(data) < 2 or spec.threads < 2:
+        for entry in data:
+            yield from pack_file(spec, entry)
+        return
+    with ThreadPoolExecutor(spec.threads) as pool:
+        for parcels in pool.map(lambda entry: list(pack_file(spec, entry)), data):
+            yield from parcels
 
 
 def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
@@ -99,13 +111,17 @@ def _base(entry: Mapping[str, Any]) -> Parcel:
     return Parcel(lane=0, input=entry["replica"], **same)
 
 
-def pack_file(spec: FilesSpec, inbox: Files, base: Parcel) -> Iterator[list[Parcel]]:
-    """The parcels of one file, piece by piece, one per lane; the last ones carry its facts."""
+def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel]]:
+    """The parcels of a piece of a file, one per lane and chunk; the last ones carry facts."""
+    inbox, base = spec.inboxes[entry["inbox"]], _base(entry)
     assert base.file is not None, f"a data entry without a file: {base}"
     path = Path(inbox.root) / base.file
+    only = FilePiece(*(entry[name] for name in ("begin", "stop", "row", "size")))
     total, part = 0, 0
     refused: list[Refused] = []
-    for chunk in read_file(path, inbox.columns, replica=base.input, rows=PARCEL_ROWS):
+    for chunk in read_file(
+        path, inbox.columns, replica=base.input, rows=PARCEL_ROWS, only=only
+    ):
         decoded = decode(chunk.table, spec.schema)
         refused += _refused(chunk, decoded, base)
         require_none(refused, strict=spec.strict)

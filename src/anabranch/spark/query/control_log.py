@@ -1,6 +1,6 @@
 """The control log: in which order files were found, and replicas came and went.
 
-    CHECKPOINT/control/000000000007-east.json     lines of entries, of one replica
+    CHECKPOINT/control/000000000007.json          lines of entries: what one trigger takes
     CHECKPOINT/consumed/                          the same files, when Spark needs them no more
     CHECKPOINT/control.json                       what all entries before some add up to
 
@@ -13,19 +13,25 @@ add up to and removes them, so that a long run has few files and starts as quick
     attach   a replica, with its guarantee; of one that is attached, a new guarantee
     detach   a replica leaves; it returns with a greater attachment number
 
+Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
+that was found in one look (`together`), unless that is more than a trigger may take: then it is
+cut into several.
+
 A query has one log, for the replicas of its inboxes and for those of its DataFrames.
 """
 
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from anabranch.sinks.json_file import read_json, write_json
+from anabranch.sources.pieces import FilePiece
 from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH
 
 FOLDER: Final = "control"
@@ -37,7 +43,8 @@ COMPACT_AT: Final = 1000
 
 ENTRIES: Final = (
     "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
-    "file string, modified bigint, length bigint"
+    "file string, modified bigint, length bigint, begin bigint, stop bigint, row bigint, "
+    "size bigint, until bigint"
 )
 """What Spark calls the columns of an entry."""
 
@@ -47,6 +54,7 @@ class Entry:
     """One line of the log; `log` is its position, `guarantee` None: complete.
 
     `inbox` is the number of the inbox that the replica is in; None: it is a DataFrame's.
+    `begin`, `stop`, `row`, `size` and `until` are those of a `FilePiece`.
     """
 
     log: int
@@ -58,16 +66,22 @@ class Entry:
     file: str | None = None
     modified: int | None = None
     length: int | None = None
+    begin: int | None = None
+    stop: int | None = None
+    row: int | None = None
+    size: int | None = None
+    until: int | None = None
 
 
 @dataclass
 class Member:
-    """A replica as the log knows it."""
+    """A replica as the log knows it; `until` is how far its files go that were taken."""
 
     attachment: int
     guarantee: int | None
     inbox: int | None = None
     detached: bool = False
+    until: int | None = None
 
 
 class ControlLog:
@@ -85,6 +99,8 @@ class ControlLog:
         self.members: dict[str, Member] = {}
         self.files: dict[tuple[int, str], tuple[int, int]] = {}
         self.entries: list[Entry] = []
+        self._collected: list[Entry] | None = None
+        self._written_ms = 0
         self._read()
 
     def attach(
@@ -104,8 +120,7 @@ class ControlLog:
             if attachment is None:
                 attachment = member.attachment + member.detached if member else 1
             inbox = member.inbox if member and inbox is None else inbox
-            entry = Entry(self._next, ATTACH, replica, attachment, guarantee, inbox)
-            self._write(replica, [entry])
+            self._write([Entry(self._next, ATTACH, replica, attachment, guarantee, inbox)])
 
     def detach(self, replica: str) -> bool:
         """Detach a replica in all lanes at the next trigger; False if it is not there."""
@@ -116,21 +131,33 @@ class ControlLog:
             if member is None or member.detached:
                 return False
             whose = (replica, member.attachment, None, member.inbox)
-            self._write(replica, [Entry(self._next, DETACH, *whose)])
+            self._write([Entry(self._next, DETACH, *whose)])
             return True
 
-    def add_files(self, replica: str, files: Iterable[tuple[str, int, int]]) -> None:
-        """Files of a replica: name, length, time of change in milliseconds."""
+    def add_piece(
+        self, replica: str, file: str, facts: tuple[int, int], piece: FilePiece
+    ) -> None:
+        """A piece of a file of a replica; `facts`: length, time of change in milliseconds."""
         with self._lock:
             member = self.members[replica]
             if member.detached:  # since it was looked at
                 return
             whose = (DATA, replica, member.attachment, member.guarantee, member.inbox)
-            found = [
-                Entry(self._next + at, *whose, file, modified, length)
-                for at, (file, length, modified) in enumerate(files)
-            ]
-            self._write(replica, found)
+            length, modified = facts
+            self._write([Entry(self._next, *whose, file, modified, length, **asdict(piece))])
+
+    @contextmanager
+    def together(self, limit: int) -> Iterator[None]:
+        """Write what is found meanwhile in as few files as the limit of a trigger permits."""
+        with self._lock:
+            self._collected = []
+        try:
+            yield
+        finally:
+            with self._lock:
+                found, self._collected = self._collected, None
+                for group in groups(found, limit):
+                    self._write_file(group)
 
     def compact(self, *, at_least: int = 1) -> None:
         """Note what the entries so far add up to, and remove those that Spark has consumed."""
@@ -173,35 +200,70 @@ class ControlLog:
         self._next = max(self._next, entry.log + 1)
         is_gone = entry.entry == DETACH
         guarantee = None if is_gone else entry.guarantee
+        before = self.members.get(entry.replica)
+        until = entry.until if entry.until is not None or before is None else before.until
         self.members[entry.replica] = Member(
-            entry.attachment, guarantee, entry.inbox, detached=is_gone
+            entry.attachment, guarantee, entry.inbox, is_gone, until
         )
         if entry.file is not None and entry.inbox is not None:
             facts = (entry.length or 0, entry.modified or 0)
             self.files[entry.inbox, entry.file] = facts
 
-    def _write(self, replica: str, entries: list[Entry]) -> None:
-        if not entries:
-            return
-        if self._folder is None:
-            self.entries += entries
-        else:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            name = f"{entries[0].log:012d}-{quote(replica, safe='')}.json"
-            beside = self._folder / f".{name}.{os.getpid()}"
-            beside.write_text("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
-            beside.replace(self._folder / name)
+    def _write(self, entries: list[Entry]) -> None:
         for entry in entries:
             self._note(entry)
+        if self._folder is None:
+            self.entries += entries
+        elif self._collected is None:
+            self._write_file(entries)
+        else:
+            self._collected += entries
+
+    def _write_file(self, entries: Sequence[Entry]) -> None:
+        """One file of the log, later than all before: Spark takes them in this order."""
+        assert self._folder is not None
+        file = self._folder / f"{entries[0].log:012d}.json"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f".{file.name}.{os.getpid()}")
+        beside.write_text("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+        # Spark compares milliseconds; of two that are equal it takes any first.
+        self._written_ms = max(int(time.time() * 1000), self._last_ms() + 1)
+        os.utime(beside, ns=(self._written_ms * 1_000_000,) * 2)
+        beside.replace(file)
+
+    def _last_ms(self) -> int:
+        if self._written_ms == 0 and self._folder is not None:
+            files = _files(self._folder, _consumed(self._folder)).values()
+            times = [file.stat().st_mtime_ns for file in files]
+            self._written_ms = max(times, default=0) // 1_000_000
+        return self._written_ms
+
+
+def groups(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
+    """Entries in their order, in groups whose pieces have at most so many bytes together.
+
+    A piece that is larger is the only one of its group.
+    """
+    group: list[Entry] = []
+    for entry in entries:
+        if group and sum(one.size or 0 for one in group) + (entry.size or 0) > limit:
+            yield group
+            group = []
+        group.append(entry)
+    if group:
+        yield group
 
 
 def read_entries(*folders: Path, since: int = 0) -> Iterator[Entry]:
     """The entries of a log from a position on, in order; a file may be in two folders."""
-    files = {file.name: file for folder in folders for file in folder.rglob("[0-9]*.json")}
-    for name, file in sorted(files.items()):
-        if int(name.partition("-")[0]) >= since:
+    for name, file in sorted(_files(*folders).items()):
+        if int(name.partition(".")[0]) >= since:
             for line in file.read_text().splitlines():
                 yield Entry(**json.loads(line))
+
+
+def _files(*folders: Path) -> dict[str, Path]:
+    return {file.name: file for folder in folders for file in folder.rglob("[0-9]*.json")}
 
 
 def _consumed(folder: Path) -> Path:

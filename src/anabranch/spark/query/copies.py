@@ -23,6 +23,7 @@ from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import packed
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream
+from anabranch.spark.session.host import slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,9 +91,13 @@ class Copies:
             made.append(packed(self.stream, lanes, routing, strict=strict, depot=depot))
         if entries is not None and self.inboxes:
             files = tuple(self._files(one) for one in self.inboxes)
-            spec = FilesSpec(files, self.schema, lanes, routing, strict, depot)
+            # What a trigger takes is one file of the log, and so one task: on one machine its
+            # threads share the work, on a cluster tasks do.
+            threads = slots(entries.sparkSession)
+            each = entries.repartition(lanes) if threads is None else entries
+            spec = FilesSpec(files, self.schema, lanes, routing, strict, depot, threads or 1)
             columns = spark_schema(PARCELS)
-            made.append(entries.mapInArrow(partial(pack_files, spec), columns))
+            made.append(each.mapInArrow(partial(pack_files, spec), columns))
         elif entries is not None:
             made.append(pack_control(entries, lanes))
         return reduce(lambda all_, one: all_.union(one), made)

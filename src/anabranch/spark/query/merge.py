@@ -41,8 +41,8 @@ from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies, agree
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run, new_id
-from anabranch.spark.query.watch import InboxWatch
-from anabranch.spark.session.host import cores
+from anabranch.spark.query.watch import LIMIT, InboxWatch
+from anabranch.spark.session.host import cores, to_bytes
 from anabranch.spark.session.start import session
 from anabranch.spark.write.quarantine import Keeper
 from anabranch.spark.write.views import Views
@@ -278,6 +278,7 @@ class Merged:
         once: bool = False,
         interval: str = "1 second",
         roll: str = "0",
+        max_bytes_per_trigger: str | int = LIMIT,
         on_trigger: "OnTrigger | None" = None,
     ) -> "RunningQuery":
         """ONE query, several sinks: a folder of Parquet files, or a function.
@@ -290,6 +291,8 @@ class Merged:
         line writes it, for `ab.read_output`: elements, late, violations, progress.  Without it
         what was not merged goes to `late`, or to a folder `late` in the checkpoint.
         `on_trigger` is called after every trigger with the totals of the run.
+        `max_bytes_per_trigger` bounds what a trigger takes of inboxes; DataFrames obey the
+        options of their sources (`maxBytesPerTrigger`, `maxOffsetsPerTrigger`).
         """
         if self.copies.stream is not None and not self.copies.is_streaming:
             message = (
@@ -300,7 +303,10 @@ class Merged:
         sinks = {ELEMENTS: elements, CHANGES: changes, FINAL: final, LATE: late}
         place = None if output is None else Path(output)
         seconds = to_seconds(roll, option="roll")
-        prepared = prepare(self, str(checkpoint), sinks, output=place, roll=seconds)
+        limit = to_bytes(max_bytes_per_trigger, option="max_bytes_per_trigger")
+        prepared = prepare(
+            self, str(checkpoint), sinks, output=place, roll=seconds, limit=limit
+        )
         return prepared.start(self.session, once=once, interval=interval, on_trigger=on_trigger)
 
     @property
@@ -327,11 +333,13 @@ class Merged:
         choose(self.copies.declared, gaps_possible=asked.gaps, asked=kept.case)
         return replace(self, kept=kept, lanes=lanes)
 
-    def watches(self, log: ControlLog, founders: Sequence[str]) -> list[InboxWatch]:
+    def watches(
+        self, log: ControlLog, founders: Sequence[str], limit: int = LIMIT
+    ) -> list[InboxWatch]:
         """What looks for new files and replicas in the inboxes."""
         taken, complete = frozenset(self.copies.names), self.asked.assume_complete
         return [
-            InboxWatch(one.path, log, tuple(founders), complete, number, taken)
+            InboxWatch(one.path, log, tuple(founders), complete, number, taken, limit)
             for number, one in enumerate(self.copies.inboxes)
         ]
 

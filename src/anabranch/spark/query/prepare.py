@@ -25,7 +25,7 @@ from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, Control
 from anabranch.spark.query.ending import stop
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
-from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.query.watch import LIMIT, InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
@@ -80,6 +80,7 @@ class Prepared:
     outlets: tuple[Outlet, ...]
     late: Given
     with_final: bool
+    limit: int = LIMIT
 
     @property
     def has_frames(self) -> bool:
@@ -104,7 +105,7 @@ class Prepared:
         """What looks for new files and replicas in the inboxes."""
         if log is None:
             return []
-        return self.merged.watches(log, self.run.founders)
+        return self.merged.watches(log, self.run.founders, self.limit)
 
     def rows(self, spark: "SparkSession", writer: TriggerWriter) -> "DataFrame":
         """What the lanes make, as a stream."""
@@ -113,6 +114,7 @@ class Prepared:
             control = escaped(str(self.folder / FOLDER))
             reader = spark.readStream.schema(ENTRIES).option("cleanSource", "archive")
             reader = reader.option("sourceArchiveDir", str(self.folder / CONSUMED))
+            reader = reader.option("maxFilesPerTrigger", 1)
             entries = reader.json(control)
         parcels = merged.parcels(entries, writer.depot)
         spec = replace(merged.spec(final=self.with_final), run=self.run.run)
@@ -178,10 +180,12 @@ def prepare(
     *,
     output: Path | None = None,
     roll: float = 0.0,
+    limit: int = LIMIT,
 ) -> Prepared:
     """Check all that can be known before Spark starts; raise what is wrong.
 
-    `roll` are the seconds between two published files of a folder.
+    `roll` are the seconds between two published files of a folder, `limit` the bytes that a
+    trigger takes of inboxes.
     """
     folder = local(checkpoint)
     place = checkpoint if folder is None else str(folder)
@@ -209,6 +213,7 @@ def prepare(
         outlets,
         sinks.get(LATE, f"{output}/{LATE}"),
         FINAL in sinks,
+        limit,
     )
     _require_sinks(made, found)
     if found is not None and folder is not None:

@@ -7,17 +7,27 @@ is joining until a note, or `attach` of the query, gives its guarantee.  A `Poll
 again and again.
 """
 
+import math
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.errors import FileError
 from anabranch.sources.commits import data_files
 from anabranch.sources.files import DETACHED
 from anabranch.sources.notes import read_note
+from anabranch.sources.pieces import FilePiece, pieces_of
 from anabranch.spark.query.control_log import ControlLog
+
+LIMIT: Final = 256 << 20
+"""Bytes of rows that a trigger takes of inboxes, unless another limit is asked for."""
+
+Waiting = tuple[str, tuple[int, int], FilePiece]
+"""A file by its name, its length and time of change, and a piece of it."""
 
 
 class Poller:
@@ -67,12 +77,24 @@ class InboxWatch:
     assume_complete: bool = False
     number: int = 0
     taken: frozenset[str] = frozenset()
+    limit: int = LIMIT
 
     def advance(self) -> None:
-        """Write down what is new since the last look."""
+        """Write down what is new since the last look.
+
+        Next is a piece of the replica whose taken files go least far in time, so that no
+        trigger has one replica alone.
+        """
         folders = sorted(e for e in self.path.iterdir() if e.is_dir() and e.name[0] not in "_.")
-        for folder in folders:
-            self._look(folder)
+        with self.log.together(self.limit):
+            waiting = {folder.name: deque(self._look(folder)) for folder in folders}
+            while any(waiting.values()):
+                name = min((name for name, some in waiting.items() if some), key=self._reached)
+                self.log.add_piece(name, *waiting[name].popleft())
+
+    def _reached(self, replica: str) -> float:
+        until = self.log.members[replica].until
+        return -math.inf if until is None else until
 
     def require_unchanged(self) -> None:
         """Reject an inbox in which a file that was read has changed."""
@@ -81,7 +103,8 @@ class InboxWatch:
             if folder.is_dir():
                 self._new_files(folder)
 
-    def _look(self, folder: Path) -> None:
+    def _look(self, folder: Path) -> list[Waiting]:
+        """Who comes and goes; the pieces of its new files."""
         name, note = folder.name, read_note(folder)
         attachment = max(1, note.attachment) if note else 1
         complete = self.assume_complete or name in self.founders
@@ -93,23 +116,27 @@ class InboxWatch:
         if (folder / DETACHED).exists():
             if member is not None:
                 self.log.detach(name)
-            return
+            return []
         if member is None or attachment > member.attachment:
             self.log.attach(name, guarantee, attachment=attachment, inbox=self.number)
         elif member.detached:
-            return  # it returns with a greater number, and not before
+            return []  # it returns with a greater number, and not before
         elif note is not None and guarantee != member.guarantee:
             self.log.attach(name, guarantee, attachment=member.attachment)
-        self.log.add_files(name, self._new_files(folder))
+        return [
+            (file, facts, piece)
+            for file, facts in self._new_files(folder)
+            for piece in pieces_of(self.path / file, self.limit)
+        ]
 
-    def _new_files(self, folder: Path) -> list[tuple[str, int, int]]:
+    def _new_files(self, folder: Path) -> list[tuple[str, tuple[int, int]]]:
         found = []
         for path in data_files(folder):
             file, stat = str(path.relative_to(self.path)), path.stat()
             facts = stat.st_size, stat.st_mtime_ns // 1_000_000
             known = self.log.files.get((self.number, file))
             if known is None:
-                found.append((file, *facts))
+                found.append((file, facts))
             elif known != facts:
                 raise _changed(path, known[0])
         return found

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.errors import UsageError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -63,6 +65,19 @@ def slots(spark: "SparkSession") -> int | None:
     if found is None:
         return None
     return cores() if found[1] == "*" else int(found[1])
+
+
+def to_bytes(text: str | int, *, option: str) -> int:
+    """A number of bytes, also with a unit.
+
+    >>> to_bytes("256m", option="limit") == to_bytes(256 << 20, option="limit") == 268435456
+    True
+    """
+    found = re.fullmatch(r"\s*([1-9]\d*)\s*([kmg]?)i?b?\s*", str(text), re.IGNORECASE)
+    if found is None:
+        message = f"{option} {text!r}: expected a number of bytes, such as 256m, 1g or 1000000"
+        raise UsageError(message)
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2].lower()]
 
 
 def driver_memory() -> str:
