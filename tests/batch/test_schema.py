@@ -103,3 +103,8 @@ def test_maps_are_found_at_any_depth() -> None:
 )
 def test_plain_types(kind: pa.DataType, plain: pa.DataType) -> None:
     assert plain_type(kind) == plain
+
+
+def test_payload_called_as_a_reserved_column_in_other_case_is_rejected() -> None:
+    with pytest.raises(SchemaError, match=r"x.parquet: the column 'START' is payload.*rename"):
+        _of({**LEAST, "START": pa.int8()})

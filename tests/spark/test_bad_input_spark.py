@@ -72,6 +72,55 @@ def test_a_payload_column_called_kind_can_be_renamed(spark: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("column", ["Start", "KIND", "Old_End", "sEq", "REPLICA"])
+def test_a_reserved_name_in_other_letter_case_is_renamed_or_rejected(
+    spark: Any, column: str
+) -> None:
+    df = frame(spark, f"ts bigint, {column} string", [(1, "buy")])
+    with pytest.raises(SchemaError, match=rf"{column}.*any letter case.*rename=\{{'{column}'"):
+        ab.events(df, start="ts", lifetime=5)
+    renamed = ab.events(df, start="ts", lifetime=5, rename={column: "side"})
+    assert [row.side for row in ab.merge(renamed, lanes=1).final().collect()] == ["buy"]
+
+
+def test_elements_have_their_columns_in_any_letter_case(spark: Any) -> None:
+    df = frame(
+        spark, "Kind string, START bigint, end bigint, name string", [("insert", 1, 2, "a")]
+    )
+    made = ab.merge(df, lanes=1).elements()
+    assert made.columns == ["kind", "start", "end", "old_end", "seq", "name"]
+    assert [(row.start, row.name) for row in made.collect()] == [(1, "a")]
+    with pytest.raises(SchemaError, match="'sTart' is payload, but its name is 'start' of"):
+        ab.elements(df.selectExpr("kind", "start", "end", "1 as old_end").toDF(
+            "kind", "start", "end", "sTart"
+        ))  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [{"lifetime": "1 day"}, {"lifetime": 1}, {"end": "day"}])
+def test_a_date_is_no_start(spark: Any, end: dict[str, Any]) -> None:
+    words = r"start='day' is a column of type date, expected .*\.cast\('timestamp'\)"
+    with pytest.raises(SchemaError, match=words):
+        ab.events(frame(spark, "day date"), start="day", **end)
+    with pytest.raises(SchemaError, match="end='day' is a column of type date"):
+        ab.events(frame(spark, "ts timestamp, day date"), start="ts", end="day")
+
+
+def test_what_is_no_dataframe_is_rejected_by_every_function(spark: Any) -> None:
+    rows: Any = [{"ts": 1}]
+    calls = {
+        "ab.merge: input 1": lambda: ab.merge(frame(spark), rows),
+        "ab.union: input 0": lambda: ab.union(rows),
+        "ab.elements": lambda: ab.elements(rows),
+        "ab.events": lambda: ab.events(rows, start="ts", lifetime=1),
+        "ab.windows_run": lambda: ab.windows_run(
+            rows, like="spark", time="ts", size=1, slide=1
+        ),
+    }
+    for where, call in calls.items():
+        with pytest.raises(UsageError, match=f"{where}: got list, expected a DataFrame"):
+            call()
+
+
 def test_a_payload_column_called_as_ours_on_the_way_keeps_its_values(spark: Any) -> None:
     df = frame(
         spark,

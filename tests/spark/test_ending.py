@@ -54,3 +54,9 @@ def test_the_log_is_named_if_there_is_one(
     assert str(tmp_path / "spark.log") in str(explain(ValueError("boom")))
     monkeypatch.setattr(ending, "log_file", lambda: None)
     assert "log" not in str(explain(ValueError("boom")))
+
+
+def test_a_python_that_a_worker_does_not_have_is_named_with_the_setting() -> None:
+    text = 'Job aborted\njava.io.IOException: Cannot run program "/x/bin/python3.11": error=2'
+    found = str(explain(ValueError(text)))
+    assert "cannot run /x/bin/python3.11: set PYSPARK_PYTHON" in found

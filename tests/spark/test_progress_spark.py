@@ -1,6 +1,7 @@
 """Progress of queries with a merge, as Spark tells it: our own start, and Spark's writers."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +96,28 @@ def test_a_view_that_spark_writes_itself_tells_it_too(spark: Any, tmp_path: Path
         query.awaitTermination()
     require_whole(told)
     assert ab.progress(query) == told[1:]
+
+
+def test_while_nothing_comes_it_is_the_last_trigger_that_had_rows(
+    spark: Any, tmp_path: Path
+) -> None:
+    setting = "spark.sql.streaming.noDataProgressEventInterval"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "50ms")
+    started = stream_of(spark, tmp_path).start(tmp_path / "ck", interval="100 milliseconds")
+    try:
+        for _ in range(600):
+            last = started.query.lastProgress
+            if last is not None and started.totals.triggers > 1 and not ab.progress(last):
+                break  # Spark reports a trigger that did nothing
+            time.sleep(0.2)
+        assert ab.progress(started.query.lastProgress) == []
+        [last] = ab.progress(started)
+        assert last["rows"] > 0
+        assert last["replicas"] == started.totals.last.to_dict()["replicas"]
+    finally:
+        started.stop()
+        spark.conf.set(setting, before)
 
 
 def test_what_is_no_query_is_refused_and_a_query_without_a_merge_has_none(

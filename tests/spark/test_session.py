@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.errors import SetupError
+from anabranch.spark.session import start
 from anabranch.spark.session.java import java_home
 from anabranch.spark.session.sockets import socket_settings
 from anabranch.spark.session.start import (
@@ -142,6 +143,7 @@ def test_a_spark_that_does_not_start_is_explained(
     ran = run_python(
         f"""
 from anabranch.errors import SetupError
+from anabranch.spark.session import start
 from anabranch.spark.session.start import session
 try:
     session({arguments})
@@ -221,3 +223,26 @@ def test_where_a_socket_cannot_be_a_file_spark_keeps_its_own_way(
 ) -> None:
     monkeypatch.delattr("socket.AF_UNIX")
     assert socket_settings() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "local", "python"),
+    [
+        (None, {}, False, sys.executable),
+        (None, {"spark.pyspark.python": "./env/bin/python"}, False, "./env/bin/python"),
+        ("/opt/python", {}, False, None),
+        ("/opt/python", {}, True, sys.executable),
+    ],
+)
+def test_workers_of_a_cluster_run_the_drivers_python_unless_one_is_named(
+    given: str | None,
+    asked: dict[str, str],
+    local: bool,
+    python: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if given is None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    else:
+        monkeypatch.setenv("PYSPARK_PYTHON", given)
+    assert start._quiet_variables(asked, local=local).get("PYSPARK_PYTHON") == python

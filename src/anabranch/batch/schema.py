@@ -72,6 +72,7 @@ class ElementSchema:
         """
         _require(schema, (KIND, START, END), where)
         _require_once(schema, where)
+        _require_own_names(schema, where)
         if not _is_text(schema.field(KIND).type):
             raise _wrong_type(schema, KIND, "string", where)
         time = _time_type(schema, where)
@@ -208,6 +209,18 @@ def _require_once(schema: pa.Schema, where: str) -> None:
             "every column of a stream needs a name of its own; rename them"
         )
         raise SchemaError(message)
+
+
+def _require_own_names(schema: pa.Schema, where: str) -> None:
+    """Reject payload that is called as a reserved column but for the letter case."""
+    for name in schema.names:
+        if name not in RESERVED and name.lower() in RESERVED:
+            message = (
+                f"{where}: the column '{name}' is payload, but its name is '{name.lower()}' of "
+                "the element format in other letter case, and Spark compares names without "
+                f"case; rename it, for example to '{name}_of_row'"
+            )
+            raise SchemaError(message)
 
 
 def _is_text(kind: pa.DataType) -> bool:

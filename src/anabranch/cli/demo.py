@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from anabranch.checker.verdict import Verdict
     from anabranch.generator.workload import Workload
     from anabranch.spark.progress import Totals
+    from anabranch.spark.query.running import RunningQuery
 
 NAMES = ("east", "west", "north")
 SILENT = "north"
@@ -184,6 +185,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -> "Totals":
     import anabranch as ab
     from anabranch.cli.account import Watch
+    from anabranch.cli.interrupt import interrupts_noted
     from anabranch.cli.settings import load
 
     publisher = Publisher(workload, folder / "inbox", folder / "truth", seconds)
@@ -200,7 +202,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     _require(publisher)
     merged = ab.merge(ab.inbox(folder / "inbox"), lanes=2)
     watch = Watch(err, workload.time)
-    with watch.shown() as show:
+    with watch.shown() as show, interrupts_noted() as interrupted:
 
         def listen(totals: "Totals") -> None:
             publisher.go_on.set()
@@ -213,15 +215,22 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
             on_trigger=listen,
         )
         try:
-            while not (publisher.done.is_set() and query.totals.rows >= publisher.rows):
-                if query.wait(1):
-                    break
-                _require(publisher)
+            _wait(query, publisher, interrupted)
         finally:
             publisher.stopping.set()
             publisher.go_on.set()
             query.stop()
     return query.totals
+
+
+def _wait(query: "RunningQuery", publisher: Publisher, interrupted: threading.Event) -> None:
+    """Wait until all that was published is merged."""
+    while not (publisher.done.is_set() and query.totals.rows >= publisher.rows):
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        if query.wait(1):
+            break
+        _require(publisher)
 
 
 def _require(publisher: Publisher) -> None:

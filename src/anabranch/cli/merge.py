@@ -128,12 +128,13 @@ def _run(
     """Run the merge to its end, or to Ctrl-C; and whether it was the latter."""
     from anabranch.batch.times import to_seconds
     from anabranch.cli.account import Quiet, Watch, consoles
+    from anabranch.cli.interrupt import interrupts_noted
 
     silence = to_seconds(options["silent_after"], option="--silent-after")
     spark = settings.start_session()
     watch = Watch(consoles()[1], prepared.merged.schema.time, Quiet(silence))
     once = options["mode"] == "once"
-    with watch.shown() as show:
+    with watch.shown() as show, interrupts_noted() as interrupted:
 
         def listen(totals: "Totals") -> None:
             show(totals)
@@ -144,14 +145,14 @@ def _run(
             spark, once=once, interval=options["interval"], on_trigger=listen
         )
         try:
-            while not query.wait(1):
+            while not interrupted.is_set() and not query.wait(1):
                 if not once:
                     watch.tick()
         except KeyboardInterrupt:
-            return query, True
+            interrupted.set()
         finally:
             query.stop()
-    return query, False
+    return query, interrupted.is_set()
 
 
 def _report(prepared: "Prepared", output: Path, totals: "Totals") -> dict[str, Any]:

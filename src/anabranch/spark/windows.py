@@ -33,6 +33,7 @@ from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.windows import OUT, WindowsOperator
 from anabranch.sources.channels import ROWS
 from anabranch.spark.columns import spark_schema
+from anabranch.spark.frames import quoted, require_frame
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.rows import table_rows
 from anabranch.spark.lane.spec import LaneSpec
@@ -119,6 +120,7 @@ def run(
     parallel parts of the state, as many as Spark's shuffle partitions unless given; they are
     fixed at the first start of a stream.
     """
+    require_frame(df, "ab.windows_run")
     group = _group(df, group_by)
     clock = _clock(df, time)
     query = Query(_units(size, clock, "size"), _units(slide, clock, "slide"), agg)
@@ -367,7 +369,7 @@ def _instant(until: int | datetime, clock: TimeType) -> int:
 
 
 def _quoted(name: str) -> "Column":
-    return f.col("`" + name.replace("`", "``") + "`")
+    return f.col(quoted(name))
 
 
 def _filled(column: "Column", kind: pa.DataType) -> "Column":

@@ -25,6 +25,7 @@ from anabranch.batch.codec import Decoded, decode
 from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
+from anabranch.spark.frames import plainly_named, with_columns
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     PARCEL_ROWS,
@@ -55,7 +56,8 @@ class RowsSpec:
     """What a packer must know of a DataFrame; `order` are the columns that order its rows.
 
     `names` are the replicas whose numbers the codes have; without, each row has a name.  `word`
-    is the column with words that are no kind.
+    is the column with words that are no kind.  `columns` are the names of all columns, which
+    Spark may have numbered.
     """
 
     schema: ElementSchema
@@ -66,6 +68,7 @@ class RowsSpec:
     word: str = "__kind_0"
     strict: bool = False
     depot: Depot | None = None
+    columns: tuple[str, ...] = ()
 
 
 def packed(
@@ -86,7 +89,8 @@ def packed(
     # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
     tasks = slots(df.sparkSession) if stream.is_streaming else None
     df = df if tasks is None else df.coalesce(tasks)
-    return df.mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
+    spec = replace(spec, columns=tuple(df.columns))
+    return plainly_named(df).mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
 
 
 def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
@@ -112,7 +116,7 @@ def _coded(df: "DataFrame", replica: int, word: str) -> "DataFrame":
         code = code.when(kind == name, F.lit(first + number))
         unknown = unknown.when(kind == name, F.lit(None))
     code = code.otherwise(F.lit(first + len(KINDS)))
-    return df.withColumns({KIND: code, word: unknown.otherwise(kind)})
+    return with_columns(df, {KIND: code, word: unknown.otherwise(kind)})
 
 
 def _decoded_codes(table: pa.Table, spec: RowsSpec) -> pa.Table:
@@ -135,7 +139,8 @@ def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     partition = context.partitionId() if context is not None else 0
     with spilling(spec.depot) as spill:
         # Spark's side of a task stands still while nobody reads: so the next rows are read.
-        for part, table in enumerate(prefetch(_gathered(batches))):
+        for part, rows in enumerate(prefetch(_gathered(batches))):
+            table = rows.rename_columns(spec.columns) if spec.columns else rows
             parcels = pack_table(spec, table, f"{partition:08d}", part)
             yield to_rows(parcels, spec.lanes, spill)
     settle()

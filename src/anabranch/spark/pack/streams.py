@@ -29,6 +29,7 @@ from anabranch.batch.times import to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.model.properties import StreamProperties
 from anabranch.spark.columns import arrow_schema
+from anabranch.spark.frames import quoted, require_frame, with_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,6 +46,9 @@ _OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
 _COPY: Final = "__order_"
 
 _LAST: Final = 2**63 - 1
+
+_TIMES: Final = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz")
+"""Types of columns that hold times, as Spark names them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +107,12 @@ def elements(
     or "file" or "kafka".  `name` is the replica's, where a DataFrame is one.
     """
     where = "ab.elements"
+    require_frame(df, where)
     ordering = _ordering(order)
     df = _ordered(df, ordering, where, [replica, seq, *(rename or {})])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
+    names = _in_lower_case(df, names) | names
     df = _renamed(df, names, where=where)
     return _stream(df, ordering, where, name=name, properties=properties)
 
@@ -137,6 +143,7 @@ def events(
     from pyspark.sql import functions as F  # noqa: N812
 
     where = "ab.events"
+    require_frame(df, where)
     if [end, lifetime, replaced_by].count(None) != 2:
         message = (
             f"{where}: say when events end: either end=COLUMN or lifetime=DURATION or "
@@ -148,14 +155,15 @@ def events(
     df = _ordered(df, ordering, where, [start, end, replica, seq, *keys, *(rename or {})])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
-    clash = [c for c in df.columns if c in RESERVED and c not in (start, end, *names)]
-    if clash:
-        raise _clash(where, clash[0])
     _require(df, [start, *([end] if end else []), *names], where)
+    for column in df.columns:
+        if column.lower() in RESERVED and column not in (start, end, *names):
+            raise _clash(where, column)
+    _require_times(df, {"start": start, "end": end}, where)
     if end is not None:
-        finish: Column = F.col(_quoted(end))
+        finish: Column = F.col(quoted(end))
     elif lifetime is not None:
-        finish = F.col(_quoted(start)) + _length(df, start, lifetime, where)
+        finish = F.col(quoted(start)) + _length(df, start, lifetime, where)
     else:
         finish = _next_start(df, start, keys, replica, seq)
     columns = _event_columns(df, start, end, finish, names)
@@ -169,10 +177,10 @@ def _event_columns(
 ) -> "list[Column]":
     from pyspark.sql import functions as F  # noqa: N812
 
-    begin = F.col(_quoted(start))
+    begin = F.col(quoted(start))
     fixed = [F.lit("insert").alias(KIND), begin.alias(START), finish.alias(END)]
     rest = [
-        F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns if c not in (start, end)
+        F.col(quoted(c)).alias(names.get(c, c)) for c in df.columns if c not in (start, end)
     ]
     return [*fixed, *rest]
 
@@ -199,8 +207,8 @@ def _next_start(
         raise UsageError(message)
     order = [seq] if seq else [c for c in df.columns if c.startswith(_COPY)]
     others = sorted(set(df.columns) - {start, replica, *keys})
-    same = [F.col(_quoted(c)) for c in (replica, *keys) if c]
-    by = [F.col(_quoted(c)) for c in (start, *(order or others))]
+    same = [F.col(quoted(c)) for c in (replica, *keys) if c]
+    by = [F.col(quoted(c)) for c in (start, *(order or others))]
     # One key for all is what was asked for; Connect would warn of a window without any.
     return F.lead(by[0]).over(Window.partitionBy(*(same or [F.lit(0)])).orderBy(*by))
 
@@ -258,15 +266,16 @@ def _stream(df: "DataFrame", ordering: tuple[str, ...], where: str, **rest: Any)
         raise SchemaError(message)
     kind = "timestamp" if zoned & {"timestamp", "timestamp_ntz"} else "bigint"
     kind = "timestamp_ntz" if "timestamp_ntz" in zoned else kind
-    for column in TIME_COLUMNS:
-        if column not in fields:
-            df = df.withColumn(column, F.lit(None).cast(kind))
-        elif fields[column].simpleString() != kind:
-            df = df.withColumn(column, F.col(column).cast(kind))
+    cast = {
+        column: (F.col(column) if column in fields else F.lit(None)).cast(kind)
+        for column in TIME_COLUMNS
+        if column not in fields or fields[column].simpleString() != kind
+    }
+    df = with_columns(df, cast) if cast else df
     reserved = [c for c in (KIND, START, END, OLD_END, SEQ, REPLICA) if c in df.columns]
     wanted = [*reserved, *schema.payload.names, *order]
     if df.columns != wanted:  # each step is planned again in every trigger
-        df = df.select(*(_quoted(c) for c in wanted))
+        df = df.select(*(quoted(c) for c in wanted))
     return Stream(df, schema, order, ordering, is_ntz="timestamp_ntz" in zoned, **rest)
 
 
@@ -291,16 +300,20 @@ def _ordered(
     if ordering == ORDERS["kafka"]:
         _warn_of_kafka([c for c in df.columns if c not in keep], where)
     pairs = zip(ordering, _copies(ordering), strict=True)
-    columns = [F.col(name).alias(copy) for name, copy in pairs]
+    # A name that is no column's is an expression: a field of a struct, or quoted already.
+    columns = [
+        F.col(quoted(name) if name in df.columns else name).alias(copy) for name, copy in pairs
+    ]
     stays = {*keep, *RESERVED} | (set(df.columns) - set(ordering))
-    rest = [_quoted(c) for c in df.columns if c in stays]
+    rest = [quoted(c) for c in df.columns if c in stays]
     return df.select(*rest, *columns) if columns else df
 
 
 def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> None:
     for name in ordering:
         root = name.partition(".")[0]
-        if root in df.columns or root == "_metadata" or name.startswith("`"):
+        there = name in df.columns or root in df.columns
+        if there or root == "_metadata" or name.startswith("`"):
             continue
         hint = "check the name"
         if ordering == ORDERS["kafka"]:
@@ -330,7 +343,7 @@ def _renamed(df: "DataFrame", names: Mapping[str, str], *, where: str) -> "DataF
     from pyspark.sql import functions as F  # noqa: N812
 
     _require(df, list(names), where)
-    columns = [F.col(_quoted(c)).alias(names.get(c, c)) for c in df.columns]
+    columns = [F.col(quoted(c)).alias(names.get(c, c)) for c in df.columns]
     return df.select(columns) if names else df  # each step is planned again in every trigger
 
 
@@ -344,14 +357,34 @@ def _require(df: "DataFrame", names: Sequence[str], where: str) -> None:
             raise SchemaError(message)
 
 
+def _in_lower_case(df: "DataFrame", names: Mapping[str, str]) -> dict[str, str]:
+    """The format's own name for each column that has it in other letter case, as Spark reads.
+
+    A column beside one with the very name, or with a new name already, keeps its own.
+    """
+    free = set(RESERVED) - {*df.columns, *names.values()}
+    found = [c for c in df.columns if c.lower() in free and c not in names]
+    return {c: c.lower() for c in found}
+
+
 def _clash(where: str, column: str) -> SchemaError:
+    cases = "" if column in RESERVED else ", which Spark reads in any letter case"
     return SchemaError(
         f"{where}: the payload column '{column}' has a name that the element format needs for "
-        f"itself ({', '.join(RESERVED)}); give it another one with "
+        f"itself ({', '.join(RESERVED)}{cases}); give it another one with "
         f"rename={{'{column}': '{column}_of_row'}}"
     )
 
 
-def _quoted(name: str) -> str:
-    """A column's name as Spark reads it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+def _require_times(df: "DataFrame", columns: Mapping[str, str | None], where: str) -> None:
+    """Reject a start or an end that holds no times, by the name that the user gave."""
+    for what, column in columns.items():
+        kind = "bigint" if column is None else df.schema[column].dataType.simpleString()
+        if kind in _TIMES or (what == "end" and kind == "void"):
+            continue
+        to = "timestamp" if kind in ("date", "string") else "bigint"
+        message = (
+            f"{where}: {what}='{column}' is a column of type {kind}, expected bigint or "
+            f"timestamp; cast it: df.withColumn('{column}', df['{column}'].cast('{to}'))"
+        )
+        raise SchemaError(message)

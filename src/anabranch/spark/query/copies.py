@@ -18,6 +18,7 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.route import Routing
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.columns import canonical_schema, spark_schema
+from anabranch.spark.frames import with_columns
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import packed
@@ -188,7 +189,7 @@ def _joined(
 def _named(stream: Stream, name: str) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    return stream.df.withColumn(REPLICA, F.lit(name))
+    return with_columns(stream.df, {REPLICA: F.lit(name)})
 
 
 def _require_unique(inputs: Sequence[Stream | Inbox]) -> None:

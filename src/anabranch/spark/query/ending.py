@@ -23,6 +23,8 @@ _OURS: Final = re.compile(
     r"anabranch\.errors\.(\w+): (.+?)(?:\n\n|\n\t|\nSQLSTATE| SQLSTATE|$)", re.DOTALL
 )
 
+_NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+
 
 def wait_for(query: "StreamingQuery", seconds: int | None) -> bool:
     """Wait for the end; False if it still runs.  A failure is raised in our words."""
@@ -60,6 +62,12 @@ def explain(error: Exception) -> AnabranchError:
         kind = getattr(errors, found[1], RunError)
         if isinstance(kind, type) and issubclass(kind, AnabranchError):
             return kind(" ".join(found[2].split()))
+    no_python = _NO_PYTHON.search(text)
+    if no_python:
+        text = (
+            f"a worker cannot run {no_python[1]}: set PYSPARK_PYTHON, where the driver starts, "
+            "to a Python with Anabranch that every machine has under this path"
+        )
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         text = "its process (the JVM) is gone: killed, or out of memory"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)

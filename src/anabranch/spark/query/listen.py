@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def progress(query: Any) -> list[dict[str, Any]]:
-    """What the last trigger did, for each merge in a query (nearly always one).
+    """What the last trigger with rows did, for each merge in a query (nearly always one).
 
     `query` is a query of Spark's, what `start` of a merge returns, or a progress that Spark
     gives (`query.lastProgress`, `event.progress`).  The list is empty before the first trigger,
@@ -33,9 +33,14 @@ def progress(query: Any) -> list[dict[str, Any]]:
     from anabranch.spark.query.running import RunningQuery
 
     query = query.query if isinstance(query, RunningQuery) else query
-    last = query if isinstance(query, Mapping) else _last(query)
-    if not last:
-        return []
+    if isinstance(query, Mapping):
+        return _records(query)
+    # While nothing comes, Spark reports triggers that did nothing, and have no records.
+    return next((found for one in _latest(query) if (found := _records(one))), [])
+
+
+def _records(last: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The record of each merge in what Spark reports of one trigger."""
     found = []
     metrics = last.get("observedMetrics") or {}
     for name, row in sorted(metrics.items()):
@@ -61,15 +66,18 @@ def _notes(row: Any) -> Iterator[str]:
             yield from _notes(one)
 
 
-def _last(query: Any) -> Mapping[str, Any] | None:
+def _latest(query: Any) -> Iterator[Mapping[str, Any]]:
+    """What Spark reports of a query's triggers, the last one first."""
     last = getattr(query, "lastProgress", "")
-    if last is None or isinstance(last, Mapping):
-        return last
-    message = (
-        f"ab.progress: {query!r} is a {type(query).__name__}; give a streaming query, what "
-        "merged.start(...) returned, or the progress in a listener's event"
-    )
-    raise UsageError(message)
+    if last is not None and not isinstance(last, Mapping):
+        message = (
+            f"ab.progress: {query!r} is a {type(query).__name__}; give a streaming query, what "
+            "merged.start(...) returned, or the progress in a listener's event"
+        )
+        raise UsageError(message)
+    if last is not None:
+        yield last
+        yield from reversed(query.recentProgress)
 
 
 def listener(function: Callable[[dict[str, Any]], None]) -> "StreamingQueryListener":

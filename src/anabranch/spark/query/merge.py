@@ -32,6 +32,7 @@ from anabranch.operators.route import Routing
 from anabranch.operators.union import UnionOperator
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
 from anabranch.sources.inbox import Inbox
+from anabranch.spark.frames import require_frame
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
 from anabranch.spark.lane.stage import in_lanes, in_lanes_once
@@ -100,7 +101,7 @@ def merge(
     keep what was not merged.  Case, policy and lanes that are not named are those of the run
     that is continued.
     """
-    made = [one if isinstance(one, Stream | Inbox) else elements(one) for one in inputs]
+    made = _streams(inputs, "ab.merge")
     asked = Asked(
         case=None if case == "auto" else MergeCase(_case_name(case)),
         policy=Policy.parse(policy) if isinstance(policy, str) else policy,
@@ -130,7 +131,7 @@ def union(
     back until it is detached.  One that attaches later adds what starts at the output's
     frontier or after it; its other rows are late.  The arguments are those of `ab.merge`.
     """
-    made = [one if isinstance(one, Stream | Inbox) else elements(one) for one in inputs]
+    made = _streams(inputs, "ab.union")
     asked = Asked(lanes=lanes, usual_lanes=cores(), strict=strict)
     built = build(made, asked, replicas=replicas, quarantine=quarantine)
     return replace(built, hosted=UNION)
@@ -152,6 +153,19 @@ def build(
         raise UsageError(message)
     place = None if quarantine is None else str(quarantine)
     return Merged(copies, asked, choice, lanes, new_id(), place)
+
+
+def _streams(
+    inputs: "Sequence[Stream | Inbox | DataFrame]", where: str
+) -> list[Stream | Inbox]:
+    made: list[Stream | Inbox] = []
+    for at, one in enumerate(inputs):
+        if isinstance(one, Stream | Inbox):
+            made.append(one)
+            continue
+        require_frame(one, f"{where}: input {at}")
+        made.append(elements(one))
+    return made
 
 
 def _case_name(case: str) -> str:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 TIME_ZONE = "spark.sql.session.timeZone"
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+PYTHON = "PYSPARK_PYTHON"
+"""Where Spark reads which Python its workers run."""
 
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 ROCKSDB = f"{_STREAMING}.state.RocksDBStateStoreProvider"
@@ -208,7 +210,7 @@ def _start(
     _started.log = spark_log
     variables = {"JAVA_HOME": str(java.path), LOG_VARIABLE: str(spark_log)}
     try:
-        with _environment(variables | _quiet_variables(local=local)), connect.quiet():
+        with _environment(variables | _quiet_variables(asked, local=local)), connect.quiet():
             spark = builder.getOrCreate()
     except Exception as problem:
         raise SetupError(_explain(problem, spark_log)) from problem
@@ -239,7 +241,7 @@ def _join(app_name: str, asked: Mapping[str, str]) -> "SparkSession":
     return spark
 
 
-def _quiet_variables(*, local: bool) -> dict[str, str]:
+def _quiet_variables(asked: Mapping[str, str], *, local: bool) -> dict[str, str]:
     """Environment for a new JVM, where the user has not decided otherwise."""
     import pyspark
 
@@ -249,7 +251,11 @@ def _quiet_variables(*, local: bool) -> dict[str, str]:
     variables = {name: value for name, value in wanted.items() if name not in os.environ}
     if local:
         # Workers on this machine must be this Python, whatever `python3` on the PATH is.
-        variables["PYSPARK_PYTHON"] = sys.executable
+        variables[PYTHON] = sys.executable
+    elif PYTHON not in os.environ:
+        # Spark would take any `python3` of the workers, and this setting only in spark-submit.
+        variables[PYTHON] = asked.get("spark.pyspark.python", sys.executable)
+        log.info("workers run %s; set %s if theirs is elsewhere", variables[PYTHON], PYTHON)
     return variables
 
 

@@ -12,6 +12,7 @@ from anabranch.batch.schema import END, OLD_END, RESERVED, START
 from anabranch.errors import FileError, UsageError
 from anabranch.sinks.published import committed_files
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.frames import quoted
 from anabranch.spark.lane.stage import escaped
 from anabranch.spark.write.records import record_files
 
@@ -60,7 +61,7 @@ def current(elements: "DataFrame") -> "DataFrame":
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    payload = [f"`{name}`" for name in elements.columns if name not in RESERVED]
+    payload = [quoted(name) for name in elements.columns if name not in RESERVED]
     data = elements.where("kind <> 'stable'")
     became = data.where("end is null or end <> start").select(
         START, END, *payload, F.lit(1).alias(_EVENTS)
