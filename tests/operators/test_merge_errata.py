@@ -134,6 +134,21 @@ def test_a_slow_replica_is_absorbed_while_it_may_still_speak(engine):
     reasons_are(engine, "FIRST FIRST NOTED LEADS", "SETTLED SETTLED FOLLOWS SETTLED LATE")
 
 
+def test_an_adjust_of_a_final_event_is_absorbed_whether_its_replica_has_it_or_not(engine):
+    # What a replica had is forgotten then: a slow one that has the event must not be accused.
+    engine.attach("slow")
+    feed(engine, "1: insert a 1..3; stable 9; adjust a 1..3->3; adjust a 1..3->4")
+    feed(engine, "slow: adjust a 1..3->4; adjust a 1..7->5; adjust q 1..3->3; adjust q 1..3->4")
+    feed(engine, "slow: insert a 1..3; adjust a 1..3->4; adjust b 9..9->12")
+    reasons_are(
+        engine,
+        "FIRST LEADS NO_CHANGE BEHIND_STABLE",
+        "SETTLED SETTLED NO_CHANGE LATE",
+        "SETTLED SETTLED NO_SUCH_EVENT",
+    )
+    emits(engine, "insert a 1..3; stable 9")
+
+
 def test_broken_promises_change_nothing(engine):
     feed(engine, "1: insert a 1..5; insert a 1..6; insert b 5..4; adjust a 1..6->7; stable 3")
     feed(engine, "1: insert c 2..9; adjust a 1..5->2; adjust d 8..9->10; adjust a 1..5->0")
