@@ -17,13 +17,14 @@ def test_defaults_come_from_the_machine(tmp_path: Path) -> None:
     assert {value.origin for value in loaded.values.values()} == {"default"}
     assert loaded.master == "local[*]"
     assert loaded.lanes >= 1
+    assert loaded.warn_share == 0.01
     assert loaded.log_file is None
     assert loaded.file is None
 
 
 def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path: Path) -> None:
     file = tmp_path / "anabranch.toml"
-    file.write_text('master = "local[1]"\nlanes = 3\ndriver_memory = "3g"\n')
+    file.write_text('master = "local[1]"\nlanes = 3\ndriver_memory = "3g"\nwarn_share = 0.2\n')
     environment = {"ANABRANCH_LANES": "5", "ANABRANCH_MASTER": "local[2]"}
     loaded = load(
         flags={"master": "local[4]", "lanes": None}, environment=environment, folder=tmp_path
@@ -32,6 +33,7 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path:
     assert (loaded.master, origins["master"]) == ("local[4]", "flag --master")
     assert (loaded.lanes, origins["lanes"]) == (5, "environment ANABRANCH_LANES")
     assert (loaded.driver_memory, origins["driver_memory"]) == ("3g", f"file {file}")
+    assert (loaded.warn_share, origins["warn_share"]) == (0.2, f"file {file}")
     assert origins["cache_dir"] == "default"
 
 
@@ -59,6 +61,8 @@ def test_a_named_file_must_be_there(tmp_path: Path) -> None:
         ("drivermemory = '2g'", UsageError, "did you mean 'driver_memory'"),
         ("zzz = 1", UsageError, "known are master"),
         ("lanes = 0", UsageError, "lanes must be a whole number from 1, not 0"),
+        ("warn_share = 1.5", UsageError, "a share from 0 to 1, such as 0.01, not 1.5"),
+        ("warn_share = 'few'", UsageError, "a share from 0 to 1"),
         ("lanes = true", UsageError, "must be a text or a number, not True"),
         ("driver_memory = 'lots'", UsageError, "such as 2g"),
         ("master = ' '", UsageError, "not empty"),

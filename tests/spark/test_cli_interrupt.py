@@ -19,6 +19,7 @@ def test_an_idle_watch_ends_without_a_traceback(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.generate(events=50)
     words = ["--output", place.output, "--checkpoint", place.checkpoint, "--watch"]
+    words += ["--conf", "spark.ui.enabled=true"]
     command = [sys.executable, "-m", "anabranch", "merge", place.inbox, *words]
     environment = {**os.environ, "ANABRANCH_MASTER": "local[2]", "ANABRANCH_LANES": "2"}
     process = subprocess.Popen(
@@ -35,6 +36,7 @@ def test_an_idle_watch_ends_without_a_traceback(tmp_path: Path) -> None:
         before.append(line)
         if "trigger 1:" in line:
             break
+    assert "its UI is http://" in before[0]
     # Let it fall idle: the handler must meet a call of Spark's that waits.
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(3)

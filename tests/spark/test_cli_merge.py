@@ -1,6 +1,8 @@
 """`anabranch merge` and `anabranch demo` as a person types them."""
 
 import json
+import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from click.testing import CliRunner, Result
 from merge_place import Place
 
 from anabranch.cli.main import cli
-from anabranch.errors import FileError, SchemaError
+from anabranch.errors import AnabranchError, FileError, SchemaError
 
 pytestmark = pytest.mark.spark
 
@@ -64,6 +66,48 @@ def test_json_is_a_line_per_trigger_and_the_account(run: Any, place: Place) -> N
     assert triggers[0]["frontier"] == "forever"
     assert triggers[0]["leader"] in report["replicas"]
     assert triggers[0]["state_bytes"] > 0
+    began = datetime.fromisoformat(triggers[0]["timestamp"])
+    assert began.utcoffset() == timedelta(0)
+    assert triggers[0]["duration_ms"] > 0
+
+
+def test_the_first_line_shows_spark_and_how_to_see_its_ui(run: Any, place: Place) -> None:
+    place.generate(events=50)
+    ran = run("merge", *folders(place), "--once", "--conf", "spark.ui.enabled=false")
+    first = ran.stderr.splitlines()[0]
+    assert re.fullmatch(r"Spark 4\.\S+ on local\[2\]; its UI is off, .*enabled=true .*", first)
+
+
+@pytest.mark.parametrize(
+    ("conf", "words"),
+    [
+        ("spark.ui.enabled", "expected KEY=VALUE"),
+        ("ui.enabled=true", "begins with spark."),
+        ("=true", "expected KEY=VALUE"),
+        ("spark.master=local[3]", r"said by --master local\[3\]"),
+        ("spark.ui.enabled=true", "spark.ui.enabled is to be 'true', but a session runs"),
+    ],
+)
+def test_settings_of_spark_reach_the_session_or_are_rejected(
+    run: Any, place: Place, conf: str, words: str
+) -> None:
+    place.generate(events=50)
+    ran = run("merge", *folders(place), "--once", "--conf", conf)
+    assert isinstance(ran.exception, AnabranchError)
+    assert re.search(words, str(ran.exception)), ran.exception
+    assert not place.output.exists()
+
+
+def test_many_rows_that_were_not_merged_are_warned_of_once(run: Any, place: Place) -> None:
+    place.generate(events=50)
+    bad = pq.read_table(next((place.inbox / "r0").glob("*.parquet")))
+    at = bad.schema.get_field_index("kind")
+    bad = bad.set_column(at, "kind", pa.array(["upsert"] * bad.num_rows))
+    pq.write_table(bad, place.inbox / "r1" / "part-99999.parquet")
+    ran = run("merge", *folders(place), "--once")
+    [found] = [line for line in ran.stderr.splitlines() if "warn_share" in line]
+    assert "rows broke a promise or are no elements, of " in found
+    assert f"look into {place.output}/violations" in found
 
 
 def test_quarantined_rows_make_the_exit_code_one(run: Any, place: Place) -> None:

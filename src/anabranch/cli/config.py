@@ -35,7 +35,9 @@ def _to_json(loaded: settings.Settings) -> dict[str, object]:
         "file": None if loaded.file is None else str(loaded.file),
         "settings": {
             name: {
-                "value": value.value if isinstance(value.value, int) else _text(value.value),
+                "value": value.value
+                if isinstance(value.value, int | float)
+                else _text(value.value),
                 "origin": value.origin,
             }
             for name, value in loaded.values.items()

@@ -1,6 +1,7 @@
 """`anabranch merge`: the replicas of an inbox into one stream, on Spark."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Watch: call a replica silent that has sent no row for so long.",
 )
 @click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of Spark's, such as spark.ui.enabled=true; may be given several times.",
+)
 @click.option("--schema", type=click.Path(path_type=Path), help="JSON lines: column types.")
 @click.option("--strict", is_flag=True, help="Stop at the first row that would be quarantined.")
 @click.option(
@@ -87,6 +94,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     from anabranch.cli.settings import load
 
     settings = load(flags={"master": options["master"]})
+    options["conf"] = _conf(options["conf"])
     prepared = _prepared(options, settings)
     query, interrupted = _run(prepared, options, settings, as_json=as_json)
     report = _report(prepared, options["output"], query.totals)
@@ -97,6 +105,26 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
         ctx.exit(130)
     if report["quarantined"]:
         ctx.exit(1)
+
+
+def _conf(given: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark's by name; of one that is given twice the last counts."""
+    from anabranch.errors import UsageError
+
+    found: dict[str, str] = {}
+    for one in given:
+        name, is_set, value = one.partition("=")
+        if not is_set or not name.startswith("spark."):
+            message = (
+                f"--conf {one!r}: expected KEY=VALUE, where KEY is a setting of Spark's and "
+                "begins with spark., such as spark.ui.enabled=true"
+            )
+            raise UsageError(message)
+        if name in ("spark.master", "spark.remote"):
+            message = f"--conf {one!r}: where Spark runs is said by --master {value}"
+            raise UsageError(message)
+        found[name] = value
+    return found
 
 
 def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
@@ -129,29 +157,38 @@ def _run(
     from anabranch.batch.times import to_seconds
     from anabranch.cli.account import Quiet, Watch, consoles
     from anabranch.cli.interrupt import interrupts_noted
+    from anabranch.cli.trigger_lines import TriggerLines
+    from anabranch.spark.session.about import about
 
     silence = to_seconds(options["silent_after"], option="--silent-after")
-    spark = settings.start_session()
+    spark = settings.start_session(config=options["conf"])
+    click.echo(about(spark), err=True)
     watch = Watch(consoles()[1], prepared.merged.schema.time, Quiet(silence))
-    once = options["mode"] == "once"
+    once, lines = options["mode"] == "once", TriggerLines()
     with watch.shown() as show, interrupts_noted() as interrupted:
 
         def listen(totals: "Totals") -> None:
             show(totals)
-            if as_json and totals.last is not None:
-                click.echo(json.dumps(totals.last.to_dict()))
+            if as_json:
+                lines.take(totals)
 
         query = prepared.start(
-            spark, once=once, interval=options["interval"], on_trigger=listen
+            spark,
+            once=once,
+            interval=options["interval"],
+            on_trigger=listen,
+            warn_share=settings.warn_share,
         )
         try:
             while not interrupted.is_set() and not query.wait(1):
+                lines.show(query.query)
                 if not once:
                     watch.tick()
         except KeyboardInterrupt:
             interrupted.set()
         finally:
             query.stop()
+            lines.show(query.query, at_end=True)
     return query, interrupted.is_set()
 
 

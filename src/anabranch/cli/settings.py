@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError, UsageError
+from anabranch.spark.query.shares import WARN_SHARE
 from anabranch.spark.session import host
 from anabranch.spark.session.java import LOG_VARIABLE
 
@@ -36,8 +37,8 @@ class Key:
     """A setting that exists: how its text is read, its default, and what it does."""
 
     name: str
-    read: Callable[[str], str | int | Path]
-    default: Callable[[], str | int | Path | None]
+    read: Callable[[str], str | int | float | Path]
+    default: Callable[[], str | int | float | Path | None]
     meaning: str
 
     @property
@@ -51,7 +52,7 @@ class Value:
     """A setting in force: its value, and the place that decided it."""
 
     name: str
-    value: str | int | Path | None
+    value: str | int | float | Path | None
     origin: str
 
 
@@ -60,6 +61,17 @@ def _read_lanes(text: str) -> int:
         message = "a whole number from 1"
         raise ValueError(message)
     return int(text)
+
+
+def _read_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        message = "a share from 0 to 1, such as 0.01"
+        raise ValueError(message)
+    return share
 
 
 def _read_memory(text: str) -> str:
@@ -89,6 +101,12 @@ KEYS: tuple[Key, ...] = (
         host.cores,
         "key groups of a new query",
     ),
+    Key(
+        "warn_share",
+        _read_share,
+        lambda: WARN_SHARE,
+        "merge: warn if more of the rows are late, violations or missing; 0: never",
+    ),
     Key("log_file", _read_path, lambda: None, "Spark's log; unset: one per run in cache_dir"),
     Key("cache_dir", _read_path, host.cache_dir, "what Anabranch makes for itself"),
 )
@@ -117,6 +135,11 @@ class Settings:
         return int(str(self.values["lanes"].value))
 
     @property
+    def warn_share(self) -> float:
+        """The share of late, missing or violating rows above which a merge warns."""
+        return float(str(self.values["warn_share"].value))
+
+    @property
     def log_file(self) -> Path | None:
         """Spark's log file, if one was named."""
         value = self.values["log_file"].value
@@ -127,18 +150,19 @@ class Settings:
         """The folder for what Anabranch makes for itself."""
         return Path(str(self.values["cache_dir"].value))
 
-    def start_session(self, *, app_name: str = "anabranch") -> "SparkSession":
-        """A Spark session with these settings."""
+    def start_session(
+        self, *, app_name: str = "anabranch", config: Mapping[str, str] | None = None
+    ) -> "SparkSession":
+        """A Spark session with these settings; `config` are settings of Spark's, and win."""
         from anabranch.spark.session.start import session
 
         # Defaults are left to the session: what spark-submit was told wins over them.
         memory = self.values["driver_memory"]
+        heap = {"spark.driver.memory": self.driver_memory}
         return session(
             master=None if self.values["master"].origin == DEFAULT else self.master,
             app_name=app_name,
-            config={}
-            if memory.origin == DEFAULT
-            else {"spark.driver.memory": self.driver_memory},
+            config=({} if memory.origin == DEFAULT else heap) | dict(config or {}),
             log_path=self.log_file,
             cache=self.cache_dir,
         )
@@ -222,7 +246,7 @@ def _nearest(name: str, *, cutoff: float) -> str | None:
 
 def _value(key: Key, raw: object, origin: str) -> Value:
     # TOML has types of its own: a number is fine for lanes, true or a list never is.
-    if isinstance(raw, (str, int, Path)) and not isinstance(raw, bool):
+    if isinstance(raw, (str, int, float, Path)) and not isinstance(raw, bool):
         try:
             return Value(key.name, key.read(str(raw)), origin)
         except ValueError as problem:

@@ -42,16 +42,35 @@ def progress(query: Any) -> list[dict[str, Any]]:
 def _records(last: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The record of each merge in what Spark reports of one trigger."""
     found = []
-    metrics = last.get("observedMetrics") or {}
-    for name, row in sorted(metrics.items()):
-        if not name.startswith(OBSERVED):
+    for name, row in sorted(_metrics(last).items()):
+        if not _is_ours(name):
             continue
         records = [LaneRecord.from_json(note) for note in _notes(row)]
         if records:
             run = name.removeprefix(OBSERVED).rpartition("-")[0]
             now = TriggerRecord.of(records, int(last["batchId"])).to_dict()
-            found.append({"run": run, "timestamp": last["timestamp"], **now})
+            found.append({"run": run, **_times(last), **now})
     return found
+
+
+def trigger_times(query: Any) -> dict[int, dict[str, Any]]:
+    """When each of the last triggers of a query began, and how long it took, by its id."""
+    # A trigger that did nothing is reported too, with the id of the next that does something.
+    reported = [one for one in query.recentProgress if any(map(_is_ours, _metrics(one)))]
+    return {int(one["batchId"]): _times(one) for one in reported}
+
+
+def _metrics(reported: Mapping[str, Any]) -> Mapping[str, Any]:
+    return reported.get("observedMetrics") or {}
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(OBSERVED)
+
+
+def _times(reported: Mapping[str, Any]) -> dict[str, Any]:
+    spent = (reported.get("durationMs") or {}).get("triggerExecution")
+    return {"timestamp": reported["timestamp"], "duration_ms": spent}
 
 
 def _notes(row: Any) -> Iterator[str]:

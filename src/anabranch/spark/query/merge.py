@@ -42,6 +42,7 @@ from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies, agree
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run, new_id
+from anabranch.spark.query.shares import WARN_SHARE
 from anabranch.spark.query.watch import LIMIT, InboxWatch
 from anabranch.spark.session.host import cores, to_bytes
 from anabranch.spark.session.start import session
@@ -294,6 +295,7 @@ class Merged:
         roll: str = "0",
         max_bytes_per_trigger: str | int = LIMIT,
         on_trigger: "OnTrigger | None" = None,
+        warn_share: float = WARN_SHARE,
     ) -> "RunningQuery":
         """ONE query, several sinks: a folder of Parquet files, or a function.
 
@@ -304,7 +306,8 @@ class Merged:
         same after a failure: key what it writes by the id.  `output` is a folder as the command
         line writes it, for `ab.read_output`: elements, late, violations, progress.  Without it
         what was not merged goes to `late`, or to a folder `late` in the checkpoint.
-        `on_trigger` is called after every trigger with the totals of the run.
+        `on_trigger` is called after every trigger with the totals of the run.  A warning is
+        logged when more than `warn_share` of the rows are late, missing or violations.
         `max_bytes_per_trigger` bounds what a trigger takes of inboxes; DataFrames obey the
         options of their sources (`maxBytesPerTrigger`, `maxOffsetsPerTrigger`).
         """
@@ -321,7 +324,13 @@ class Merged:
         prepared = prepare(
             self, str(checkpoint), sinks, output=place, roll=seconds, limit=limit
         )
-        return prepared.start(self.session, once=once, interval=interval, on_trigger=on_trigger)
+        return prepared.start(
+            self.session,
+            once=once,
+            interval=interval,
+            on_trigger=on_trigger,
+            warn_share=warn_share,
+        )
 
     @property
     def session(self) -> "SparkSession":

@@ -25,6 +25,7 @@ from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, Control
 from anabranch.spark.query.ending import stop
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.shares import WARN_SHARE, ShareWarner
 from anabranch.spark.query.watch import LIMIT, InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.workers import start_workers
@@ -92,6 +93,16 @@ class Prepared:
         """The folder of the records of the triggers."""
         return f"{self.output or self.checkpoint}/{PROGRESS}"
 
+    @property
+    def apart(self) -> dict[str, str]:
+        """Where rows are that were not merged, and what tells of events that were left out."""
+        if self.output is None:
+            late = str(self.late) if isinstance(self.late, str | Path) else "the sink of late="
+            kept = {LATE: late, VIOLATIONS: late}
+        else:
+            kept = {name: f"{self.output}/{name}" for name in (LATE, VIOLATIONS)}
+        return {**kept, "missing": f"{kept[LATE]}, where other replicas' rows of them are"}
+
     def control_log(self) -> ControlLog | None:
         """The query's control log; None where the checkpoint is no local path."""
         if self.folder is None:
@@ -127,17 +138,19 @@ class Prepared:
         once: bool = False,
         interval: str = "1 second",
         on_trigger: "OnTrigger | None" = None,
+        warn_share: float = WARN_SHARE,
     ) -> "RunningQuery":
         """Run it: `once` takes all there is and ends, else it runs until it is stopped."""
         from anabranch.spark.query.running import RunningQuery
 
+        shares = ShareWarner(warn_share, self.apart)
         lock = None if self.folder is None else DriverLock(self.folder)
         query = None
         try:
             start_workers(spark, self.run.lanes)
             self._record()
             writer = TriggerWriter(self.outlets, self.progress, depot_for(spark, self.folder))
-            query = RunningQuery(self, writer, lock, on_trigger)
+            query = RunningQuery(self, writer, lock, on_trigger, shares)
             query.begin(spark, once=once, interval=interval)
         except BaseException:
             stop(None if query is None else query.query)

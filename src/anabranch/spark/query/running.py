@@ -29,6 +29,7 @@ from anabranch.spark.query.follow import INTERVAL, Follower
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_entry
+from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session.connect import is_connect
@@ -57,6 +58,7 @@ class RunningQuery:
         writer: TriggerWriter,
         lock: DriverLock | None,
         on_trigger: OnTrigger | None,
+        shares: ShareWarner,
     ) -> None:
         self._prepared = prepared
         self._writer = writer
@@ -65,6 +67,7 @@ class RunningQuery:
         self._control = prepared.control_log()
         self._pollers: list[Poller] = []
         self._follower: Follower | None = None
+        self._shares = shares
         self._warner = Warner(prepared.merged.schema.time)
         self.query: StreamingQuery | None = None
         self.late = prepared.late
@@ -228,6 +231,8 @@ class RunningQuery:
             self._keep_totals()
             self.totals.add(records, trigger, at=wall_clock())
         self._warner.warn(self.totals)
+        if self.totals.last is not None:
+            self._shares.warn(self.totals.last)
         if self._on_trigger is not None:
             self._on_trigger(self.totals)
 
