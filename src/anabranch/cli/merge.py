@@ -47,9 +47,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--max-bytes-per-trigger",
-    default="256m",
-    show_default=True,
-    help="So many bytes of rows a trigger takes; --once runs as many triggers as it needs.",
+    help="So many bytes of rows a trigger takes, such as 256m (the default); --once runs as "
+    "many triggers as it needs.",
 )
 @click.option(
     "--silent-after",
@@ -146,7 +145,8 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
     roll = to_seconds(options["roll"], option="--roll")
     place = str(options["checkpoint"])
-    limit = to_bytes(options["max_bytes_per_trigger"], option="--max-bytes-per-trigger")
+    asked_limit = options["max_bytes_per_trigger"] or settings.max_bytes_per_trigger
+    limit = to_bytes(asked_limit, option="--max-bytes-per-trigger")
     return prepare(merged, place, {}, output=options["output"], roll=roll, limit=limit)
 
 

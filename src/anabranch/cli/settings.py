@@ -74,6 +74,14 @@ def _read_share(text: str) -> float:
     return share
 
 
+def _read_bytes(text: str) -> int:
+    try:
+        return host.to_bytes(text, option="max_bytes_per_trigger")
+    except UsageError as error:
+        message = "a number of bytes, such as 256m"
+        raise ValueError(message) from error
+
+
 def _read_memory(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d*[mMgG]", text):
         message = "a size such as 2g or 1500m"
@@ -107,6 +115,12 @@ KEYS: tuple[Key, ...] = (
         lambda: WARN_SHARE,
         "merge: warn if more of the rows are late, violations or missing; 0: never",
     ),
+    Key(
+        "max_bytes_per_trigger",
+        _read_bytes,
+        lambda: host.TRIGGER_BYTES,
+        "merge: bytes of rows that a trigger takes of an inbox",
+    ),
     Key("log_file", _read_path, lambda: None, "Spark's log; unset: one per run in cache_dir"),
     Key("cache_dir", _read_path, host.cache_dir, "what Anabranch makes for itself"),
 )
@@ -138,6 +152,11 @@ class Settings:
     def warn_share(self) -> float:
         """The share of late, missing or violating rows above which a merge warns."""
         return float(str(self.values["warn_share"].value))
+
+    @property
+    def max_bytes_per_trigger(self) -> int:
+        """Bytes of rows that a trigger takes of an inbox."""
+        return int(str(self.values["max_bytes_per_trigger"].value))
 
     @property
     def log_file(self) -> Path | None:

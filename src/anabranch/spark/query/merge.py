@@ -43,8 +43,8 @@ from anabranch.spark.query.copies import Copies, agree
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run, new_id
 from anabranch.spark.query.shares import WARN_SHARE
-from anabranch.spark.query.watch import LIMIT, InboxWatch
-from anabranch.spark.session.host import cores, to_bytes
+from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.session.host import TRIGGER_BYTES, cores, to_bytes
 from anabranch.spark.session.start import session
 from anabranch.spark.write.quarantine import Keeper
 from anabranch.spark.write.views import Views
@@ -293,7 +293,7 @@ class Merged:
         once: bool = False,
         interval: str = "1 second",
         roll: str = "0",
-        max_bytes_per_trigger: str | int = LIMIT,
+        max_bytes_per_trigger: str | int = TRIGGER_BYTES,
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
     ) -> "RunningQuery":
@@ -357,7 +357,7 @@ class Merged:
         return replace(self, kept=kept, lanes=lanes)
 
     def watches(
-        self, log: ControlLog, founders: Sequence[str], limit: int = LIMIT
+        self, log: ControlLog, founders: Sequence[str], limit: int = TRIGGER_BYTES
     ) -> list[InboxWatch]:
         """What looks for new files and replicas in the inboxes."""
         taken, complete = frozenset(self.copies.names), self.asked.assume_complete

@@ -26,8 +26,9 @@ from anabranch.spark.query.ending import stop
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.shares import WARN_SHARE, ShareWarner
-from anabranch.spark.query.watch import LIMIT, InboxWatch
+from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
+from anabranch.spark.session.host import TRIGGER_BYTES
 from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
 
@@ -81,7 +82,7 @@ class Prepared:
     outlets: tuple[Outlet, ...]
     late: Given
     with_final: bool
-    limit: int = LIMIT
+    limit: int = TRIGGER_BYTES
 
     @property
     def has_frames(self) -> bool:
@@ -193,7 +194,7 @@ def prepare(
     *,
     output: Path | None = None,
     roll: float = 0.0,
-    limit: int = LIMIT,
+    limit: int = TRIGGER_BYTES,
 ) -> Prepared:
     """Check all that can be known before Spark starts; raise what is wrong.
 

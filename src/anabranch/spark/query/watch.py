@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.errors import FileError
@@ -22,9 +21,7 @@ from anabranch.sources.files import DETACHED
 from anabranch.sources.notes import read_note
 from anabranch.sources.pieces import FilePiece, pieces_of
 from anabranch.spark.query.control_log import ControlLog
-
-LIMIT: Final = 256 << 20
-"""Bytes of rows that a trigger takes of inboxes, unless another limit is asked for."""
+from anabranch.spark.session.host import TRIGGER_BYTES
 
 Waiting = tuple[str, tuple[int, int], FilePiece]
 """A file by its name, its length and time of change, and a piece of it."""
@@ -77,7 +74,7 @@ class InboxWatch:
     assume_complete: bool = False
     number: int = 0
     taken: frozenset[str] = frozenset()
-    limit: int = LIMIT
+    limit: int = TRIGGER_BYTES
 
     def advance(self) -> None:
         """Write down what is new since the last look.

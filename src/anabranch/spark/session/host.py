@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 
+TRIGGER_BYTES = 256 << 20
+"""Bytes of rows that a trigger takes of inboxes, unless another limit is asked for."""
+
 # cgroup v2, then v1; "max" or an absurdly large figure means no limit.
 _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
