@@ -20,7 +20,8 @@ def command(*, as_json: bool) -> None:
 
     table = Table(box=None, pad_edge=False)
     for name in ("setting", "value", "comes from", "means"):
-        table.add_column(name, overflow="fold")  # a cut path would be no answer
+        # A cut path would be no answer, and a folded name cannot be searched for.
+        table.add_column(name, overflow="fold", no_wrap=name == "setting")
     for key in settings.KEYS:
         value = loaded.values[key.name]
         shown = "(unset)" if value.value is None else str(value.value)
