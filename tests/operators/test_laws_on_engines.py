@@ -136,7 +136,7 @@ def test_laws(local_engine, law, data):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_laws_on_spark(spark_engine, law, number):
     @seed(number)

@@ -20,6 +20,7 @@ from anabranch.spark.lane.spec import LaneSpec, staged
 from anabranch.spark.lane.stage import in_lanes, shuffled_into
 from anabranch.spark.pack.spill import depot_for
 from anabranch.spark.query.merge import Merged
+from anabranch.spark.query.run_record import last_entry
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter
 from anabranch.spark.write.views import Views
 
@@ -42,7 +43,15 @@ def stages(merged: Merged, schema: ElementSchema, **options: Any) -> tuple[LaneS
     return staged(first, ((normalise,), LANES[1]))
 
 
-def start(spark: "SparkSession", root: Path) -> "StreamingQuery":
+def run(spark: "SparkSession", root: Path) -> None:
+    """Take all files, and publish what was made of them."""
+    query, writer = start(spark, root)
+    query.awaitTermination()
+    writer.committed(last_entry(root / "ck" / "commits"))
+    writer.publish()
+
+
+def start(spark: "SparkSession", root: Path) -> "tuple[StreamingQuery, TriggerWriter]":
     """Start the query; it ends when all files are taken."""
     source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
     merged = ab.merge(
@@ -65,8 +74,8 @@ def start(spark: "SparkSession", root: Path) -> "StreamingQuery":
     rows = in_lanes(merged.parcels(depot=writer.depot), *specs)
     stream = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
     with shuffled_into(spark, LANES[1]):
-        return stream.option("checkpointLocation", str(checkpoint)).start()
+        return stream.option("checkpointLocation", str(checkpoint)).start(), writer
 
 
 if __name__ == "__main__":
-    start(ab.session(master="local[2]"), Path(sys.argv[1])).awaitTermination()
+    run(ab.session(master="local[2]"), Path(sys.argv[1]))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chained import COLUMNS, LANES, stages, start
+from chained import COLUMNS, LANES, run, stages
 from test_dataframes_spark import history
 
 import anabranch as ab
@@ -122,7 +122,7 @@ def test_a_restart_between_triggers_changes_nothing(
     files = write_files(tmp_path, given, 30)
     for half in (files[: len(files) // 2], files[len(files) // 2 :]):
         give(tmp_path, half)
-        start(spark, tmp_path).awaitTermination()
+        run(spark, tmp_path)
     assert found(spark, tmp_path) == truth(given)
     folders = list(record_files(tmp_path / "out" / "progress").values())
     assert len(folders) == len(files)

@@ -32,6 +32,7 @@ def test_watch_takes_new_files_and_stops_at_an_interrupt(
     )
     request.addfinalizer(process.kill)
     assert process.stderr is not None
+    assert process.stderr.readline().startswith("Spark ")
     assert process.stderr.readline().startswith("trigger 1: ")
     for file in later[: len(later) // 2]:
         shutil.move(place.root / "aside" / file.parent.name / file.name, file)

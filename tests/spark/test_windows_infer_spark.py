@@ -25,6 +25,7 @@ def values(found: Inference, name: str) -> tuple[object, ...]:
     return found.parameter(name).values
 
 
+@pytest.mark.deep
 def test_append_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     found = infer(spark_run(quick, tmp_path, "append", delay=2), **FEW)
     assert found.like == ("spark-append",)
@@ -40,6 +41,7 @@ def test_update_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     assert values(found, "tick") == ("batch",)
 
 
+@pytest.mark.deep
 def test_complete_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     found = infer(spark_run(quick, tmp_path, "complete"), **FEW)
     assert found.like == ("spark-complete",)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chained import start
+from chained import run
 from faulty import QUICK_JAVA, Counts
 from sessions import Session
 from test_dataframes_spark import history
@@ -16,12 +16,12 @@ from test_stages_spark import give, streams, truth, write_files
 
 import anabranch as ab
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 @pytest.mark.parametrize(
     ("seed", "kills"),
-    [(3, 1), *(pytest.param(seed, 4, marks=pytest.mark.deep) for seed in range(500, 503))],
+    [(3, 1), *((seed, 4) for seed in range(500, 503))],
 )
 def test_kills_lose_and_double_nothing(
     spark: Any,
@@ -48,7 +48,7 @@ def test_kills_lose_and_double_nothing(
         finally:
             session.close()
     give(tmp_path, files[len(files) // 2 :])
-    start(spark, tmp_path).awaitTermination()
+    run(spark, tmp_path)
     rows = ab.read_output(spark, tmp_path / "out").collect()
     counts.doubled = len(rows) - len({row.seq for row in rows})
     counts.lost = len(set(truth(given)) - set(history(rows)))
