@@ -96,6 +96,7 @@ def test_the_ranges_are_those_of_the_package() -> None:
 
 @pytest.mark.spark
 @pytest.mark.process
+@pytest.mark.deep
 def test_it_can_start_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANABRANCH_CACHE_DIR", str(tmp_path / "cache"))
     code = "from anabranch.cli.doctor import command; command(['--spark', '--json'])"

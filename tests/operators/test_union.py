@@ -42,7 +42,8 @@ def test_the_history_is_the_bag_sum(local_engine, data):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.deep)])
+@pytest.mark.deep  # its cases run on Spark in every check
+@pytest.mark.parametrize("number", [1, 2])
 def test_the_history_is_the_bag_sum_on_spark(spark_engine, number):
     @seed(number)
     @settings(max_examples=3, phases=[Phase.generate], database=None, derandomize=False)

@@ -110,6 +110,7 @@ def path_without_java(folder: Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.process
+@pytest.mark.deep  # the wheel alone, in an environment of its own: two minutes
 def test_it_runs_from_an_empty_environment_without_java(
     installed: Path, tmp_path: Path
 ) -> None:

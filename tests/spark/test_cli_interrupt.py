@@ -15,6 +15,7 @@ from anabranch.cli.interrupt import interrupts_noted
 
 @pytest.mark.spark
 @pytest.mark.process
+@pytest.mark.deep  # test_watch interrupts one as well
 def test_an_idle_watch_ends_without_a_traceback(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.generate(events=50)

