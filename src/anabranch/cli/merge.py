@@ -120,7 +120,7 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
             )
             raise UsageError(message)
         if name in ("spark.master", "spark.remote"):
-            message = f"--conf {one!r}: where Spark runs is said by --master {value}"
+            message = f"--conf {one!r}: name the place where Spark runs with --master {value}"
             raise UsageError(message)
         found[name] = value
     return found

@@ -204,7 +204,7 @@ class FolderSink:
         self._finish_roll()
 
     def _finish_roll(self) -> None:
-        """Do what the plan says and is not done: twice is as good as once."""
+        """Publish the files of the plan that are not published; may be repeated."""
         tail = tail_of(self.place)
         if not (tail / _PLAN).exists():
             return

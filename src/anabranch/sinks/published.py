@@ -47,7 +47,7 @@ class Piece:
 
     @classmethod
     def parse(cls, name: str) -> "Piece | None":
-        """What a file name says; None if it is not one of ours."""
+        """The piece that a file name stands for; None if it is not one of ours."""
         found = _PUBLISHED.fullmatch(name)
         if found is None:
             return None
@@ -162,7 +162,7 @@ def missing(folder: Path, ledger: Ledger, committed: int) -> list[str]:
     found: list[str] = []
     following = ledger.since
     for first, some in _ranges(pieces):
-        if first > following and not _covered(pieces, following, first):
+        if first > following:
             found.append(_triggers(folder, following, first - 1))
         numbers = {piece.piece for piece in some}
         lost = (replace(some[0], piece=at) for at in range(1, some[0].pieces + 1))
@@ -175,11 +175,6 @@ def missing(folder: Path, ledger: Ledger, committed: int) -> list[str]:
     expected = [one for one in ledger.waiting if late < one <= committed]
     found += [str(_tail_folder(folder, one)) for one in expected if one not in there]
     return found
-
-
-def _covered(pieces: Sequence[Piece], first: int, until: int) -> bool:
-    """Whether a range that begins before reaches over a gap."""
-    return any(piece.first <= first and piece.last >= until - 1 for piece in pieces)
 
 
 def _triggers(folder: Path, first: int, last: int) -> str:

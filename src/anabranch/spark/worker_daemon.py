@@ -8,7 +8,7 @@ What goes wrong here must not stop a job that would run without it: the error is
 Spark's log, and the daemon forks workers that load what they need, as Spark's own does.
 
 A fork copies only the thread that forks, so no other thread may hold a lock then: OpenBLAS is
-told to start none, and nothing is called here that starts threads of Arrow.
+set to start none, and nothing is called here that starts threads of Arrow.
 """
 
 import gc

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from anabranch.errors import UsageError
+from anabranch.spark.session import host
 
 log = logging.getLogger(__name__)
 
@@ -249,12 +249,8 @@ def _address(view: memoryview) -> int:
 
 
 def is_switched_on(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether workers may keep copies; anything but 0 and 1 is refused by name."""
-    value = environ.get(VARIABLE, "1")
-    if value not in ("0", "1"):
-        message = f"{VARIABLE} is {value!r}; expected 0 (no copies of states in workers) or 1"
-        raise UsageError(message)
-    return value == "1"
+    """Whether workers may keep copies."""
+    return host.is_switched_on(VARIABLE, "no copies of states in workers", environ)
 
 
 def private_folder() -> Path | None:

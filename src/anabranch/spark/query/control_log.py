@@ -245,11 +245,14 @@ def groups(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
     A piece that is larger is the only one of its group.
     """
     group: list[Entry] = []
+    total = 0
     for entry in entries:
-        if group and sum(one.size or 0 for one in group) + (entry.size or 0) > limit:
+        size = entry.size or 0
+        if group and total + size > limit:
             yield group
-            group = []
+            group, total = [], 0
         group.append(entry)
+        total += size
     if group:
         yield group
 

@@ -5,6 +5,7 @@ Figures are those of the container where there is one, not of the host around it
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,18 @@ def slots(spark: "SparkSession") -> int | None:
     if found is None:
         return None
     return cores() if found[1] == "*" else int(found[1])
+
+
+def is_switched_on(name: str, off: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether an environment variable leaves a feature on; only 0 and 1 are accepted.
+
+    `off` is what 0 means, for the error.
+    """
+    value = environ.get(name, "1")
+    if value not in ("0", "1"):
+        message = f"{name} is {value!r}; expected 0 ({off}) or 1"
+        raise UsageError(message)
+    return value == "1"
 
 
 def to_bytes(text: str | int, *, option: str) -> int:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from anabranch.errors import UsageError
 from anabranch.spark.session import host
 
 if TYPE_CHECKING:
@@ -25,12 +24,8 @@ DAEMON: Final = "anabranch.spark.worker_daemon"
 
 
 def is_switched_on(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether workers are preloaded; anything but 0 and 1 is refused by name."""
-    value = environ.get(VARIABLE, "1")
-    if value not in ("0", "1"):
-        message = f"{VARIABLE} is {value!r}; expected 0 (each worker loads for itself) or 1"
-        raise UsageError(message)
-    return value == "1"
+    """Whether workers are preloaded."""
+    return host.is_switched_on(VARIABLE, "each worker loads for itself", environ)
 
 
 def settings() -> dict[str, str]:
