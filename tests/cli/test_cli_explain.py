@@ -88,7 +88,7 @@ def test_json_has_the_same_facts(tmp_path):
     code, text = run(tmp_path, "--json", "--gaps")
     found = json.loads(text)
     assert code == 0
-    assert found["choice"]["case"] == "r2"
+    assert found["choice"]["case"] == "r3"
     assert found["choice"]["cheaper"]["r1"] == ["ties_in_same_order", "no gaps"]
     assert found["merge"]["accepts"] is True
     assert found["refused"] is None

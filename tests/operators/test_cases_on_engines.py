@@ -14,6 +14,7 @@ from anabranch.testing import load_cases, run_case
 FOLDER = Path(__file__).parents[1] / "cases"
 FILES = {
     **{f"merge_{case}": ("merge", {"case": case}) for case in ("r0", "r1", "r2", "r3", "r4")},
+    "merge_gaps": ("merge", {"case": "r3", "policy": "gaps=true"}),
     "merge_policies": ("merge", {"case": "r3"}),
     "normalise": ("normalise", {}),
     "cleanse": ("cleanse", {"lanes": 1}),

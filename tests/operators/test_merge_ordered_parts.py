@@ -92,7 +92,7 @@ def test_parts_of_another_case_or_save_are_refused_by_name():
     kernel.take("late", parse("insert a 1..9; insert b 2..9"))
     store.save(kernel.state)
     with pytest.raises(
-        StateError, match=r"merge r1' version 1, this program reads .*merge r2'"
+        StateError, match=r"merge r1' version 2, this program reads .*merge r2'"
     ):
         OrderedState.from_parts(store.parts, MergeCase.R2, SCHEMA)
     for name in ("control", "nodes/0", "payload/0"):

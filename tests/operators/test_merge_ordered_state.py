@@ -72,14 +72,14 @@ def test_another_version_is_refused_by_both_names(case, monkeypatch):
     data = some_merge(case).state.parts().written
     monkeypatch.undo()
     kind = f"'anabranch merge {case.value}'"
-    with pytest.raises(StateError, match=f"{kind} version 7.*{kind} version 1;"):
+    with pytest.raises(StateError, match=f"{kind} version 7.*{kind} version 2;"):
         OrderedState.from_parts(data, case, SCHEMA)
 
 
 def test_another_case_is_refused():
     data = some_merge(MergeCase.R1).state.parts().written
     with pytest.raises(
-        StateError, match=r"merge r1' version 1, this program reads .*merge r2'"
+        StateError, match=r"merge r1' version 2, this program reads .*merge r2'"
     ):
         OrderedState.from_parts(data, MergeCase.R2, SCHEMA)
 

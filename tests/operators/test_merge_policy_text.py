@@ -37,6 +37,8 @@ ANY = st.builds(
     violations=st.sampled_from([Violations.IGNORE, Violations.RAISE, Violations.DETACH]),
     shrink_only=st.booleans(),
     promote=st.booleans(),
+    gaps=st.just(True),
+    wait=st.none() | st.integers(0, 1000),
 )
 
 
@@ -45,7 +47,7 @@ ANY = st.builds(
 def test_text_and_plain_values_bring_every_policy_back(policy):
     assert Policy.parse(str(policy)) == policy
     assert Policy.from_dict(policy.to_dict()) == policy
-    assert {type(value) for value in policy.to_dict().values()} <= {str, int, bool}
+    assert {type(value) for value in policy.to_dict().values()} <= {str, int, bool, type(None)}
 
 
 def test_the_default_is_the_paper_s():

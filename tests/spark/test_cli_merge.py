@@ -84,7 +84,7 @@ def test_the_first_line_shows_spark_and_how_to_see_its_ui(run: Any, place: Place
         ("spark.ui.enabled", "expected KEY=VALUE"),
         ("ui.enabled=true", "begins with spark."),
         ("=true", "expected KEY=VALUE"),
-        ("spark.master=local[3]", r"said by --master local\[3\]"),
+        ("spark.master=local[3]", r"with --master local\[3\]"),
         ("spark.ui.enabled=true", "spark.ui.enabled is to be 'true', but a session runs"),
     ],
 )

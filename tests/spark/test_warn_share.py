@@ -12,7 +12,7 @@ PLACES = {"late": "out/late", "violations": "out/violations", "missing": "out/la
 
 
 def record(trigger: int, rows: int, *, late: int = 0, bad: int = 0, gaps: int = 0) -> Any:
-    counts = dict.fromkeys(("emitted", "absorbed", "corrected", "pending"), 0)
+    counts = dict.fromkeys(("emitted", "absorbed", "corrected", "pending", "lacks", "alone"), 0)
     replica = ReplicaRecord(
         rows=rows, **counts, late=late, violation=bad, frontier=None, lag=None, joined=True,
         attached=True, standing="leader",

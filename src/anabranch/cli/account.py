@@ -88,6 +88,18 @@ def trouble_lines(totals: Totals, time: TimeType) -> list[Text]:
     return [Text(f"warning: {one}", "bold yellow") for one in troubles(totals, time)]
 
 
+def gap_lines(totals: Totals) -> list[Text]:
+    """Which events each copy lacks, or alone has; nothing where copies have no gaps."""
+    return [
+        Text(
+            f"{name} lacks {one.lacks:,} events that other copies have, and alone has "
+            f"{one.alone:,}"
+        )
+        for name, one in sorted(totals.replicas.items())
+        if one.lacks or one.alone
+    ]
+
+
 def sum_line(totals: Totals) -> Text:
     """Whether every row is in exactly one bucket, in words."""
     counted = sum(totals.bucket(bucket) for bucket in BUCKETS)

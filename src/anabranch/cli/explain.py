@@ -24,7 +24,7 @@ _PATH = click.Path(path_type=Path)
 @click.command("explain")
 @click.argument("inbox", type=_PATH)
 @click.option("--observe", is_flag=True, help="Read the files: do the properties hold so far?")
-@click.option("--gaps", is_flag=True, help="Replicas may leave out what others have.")
+@click.option("--gaps", is_flag=True, help="Copies may lack rows that others have.")
 @click.option(
     "--case",
     type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),

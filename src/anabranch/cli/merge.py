@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anabranch.spark.query.prepare import Prepared
     from anabranch.spark.query.running import RunningQuery
 
+_ASKED = ("lanes", "gaps", "wait", "strict", "assume_complete")
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -32,7 +33,25 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--policy", help="Choices such as 'inserts=quorum(0.5),violations=detach'; fixed as --case."
 )
-@click.option("--gaps", is_flag=True, help="Replicas may leave out what others have.")
+@click.option(
+    "--gaps/--no-gaps",
+    default=None,
+    help="Copies may lack rows that others have: the output has all of them, and waits for the "
+    "slowest copy. Without it the copy that is furthest decides.",
+)
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    help="With --gaps: wait for a copy that is at most so far behind the fastest one, in "
+    "application time; rows that come later are late.",
+)
+@click.option(
+    "--wait-wall",
+    default="5 minutes",
+    show_default=True,
+    metavar="DURATION",
+    help="With --gaps and --watch: pass over a copy that holds the output back for so long.",
+)
 @click.option(
     "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
 )
@@ -80,7 +99,8 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     The merged stream goes to OUTPUT/elements, rows that came too late to OUTPUT/late, rows that
     broke a promise or are no elements to OUTPUT/violations, the account to OUTPUT/progress.
     Start it again with the same folders, after any kind of end, and it goes on without losing
-    or doubling a row.  Exit code 1: rows were quarantined; 130: interrupted by Ctrl-C.
+    or doubling a row.  Exit code 1: there are rows in OUTPUT/violations (late rows alone give
+    0); 130: interrupted by Ctrl-C.
 
     \b
     anabranch generate inbox --reference truth
@@ -140,7 +160,8 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
         case=None if options["case"] == "auto" else MergeCase(options["case"]),
         policy=Policy.parse(options["policy"]) if options["policy"] else None,
         usual_lanes=settings.lanes,
-        **{name: options[name] for name in ("lanes", "gaps", "strict", "assume_complete")},
+        wait_wall=to_seconds(options["wait_wall"], option="--wait-wall"),
+        **{name: options[name] for name in _ASKED},
     )
     merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
     roll = to_seconds(options["roll"], option="--roll")
@@ -207,13 +228,15 @@ def _report(prepared: "Prepared", output: Path, totals: "Totals") -> dict[str, A
 
 
 def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
-    from anabranch.cli.account import consoles, sum_line, table, trouble_lines
+    from anabranch.cli.account import consoles, gap_lines, sum_line, table, trouble_lines
     from anabranch.spark.progress import show
 
     console = consoles()[0]
     time = prepared.merged.schema.time
     console.print(table(totals, time, title=f"{prepared.run.inboxes[0]} → {output}"))
     console.print(sum_line(totals))
+    for line in gap_lines(totals):
+        console.print(line, soft_wrap=True)
     for line in trouble_lines(totals, time):
         console.print(line, soft_wrap=True)
     at = show(totals.frontier, time)

@@ -180,7 +180,17 @@ class Detach:
     input: str
 
 
-ControlEntry: TypeAlias = Attach | Detach
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """The output does not wait for an input any more, until that has caught up.
+
+    Only a merge of copies with gaps waits; for other operators this changes nothing.
+    """
+
+    input: str
+
+
+ControlEntry: TypeAlias = Attach | Detach | PassOver
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +268,9 @@ class StepResult:
     `added_adjusts` and `added_inserts` are elements of the output that no single input element
     asked for.  `conflicts` are events that the deciding input denies although the output had
     promised them: they stay, and each is counted once.  `missing` are identities that a
-    deciding input never mentioned, once each; the first of them are named in `gaps`.
+    deciding input never mentioned, once each; the first of them are named in `gaps`.  In a
+    merge of copies with gaps they are the events that an input lacks, counted for each input:
+    `lacks` has these counts by name, and `alone` counts the events that one input alone had.
     `violators` are the inputs that the policy detaches before the next step.
 
     `counts` are numbers of operations, free of noise, for benchmarks and tests.
@@ -275,6 +287,8 @@ class StepResult:
     conflicts: int = 0
     missing: int = 0
     gaps: tuple[Gap, ...] = ()
+    lacks: Mapping[str, int] = field(default_factory=dict)
+    alone: Mapping[str, int] = field(default_factory=dict)
     violators: tuple[str, ...] = ()
     rows: pa.Table | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -289,13 +303,14 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class InputStatus:
-    """How far an attached input is, and whether its stables count."""
+    """How far an attached input is, whether its stables count, and the output waits for it."""
 
     name: str
     attachment: int
     guarantee: int | None
     frontier: int
     joined: bool
+    passed_over: bool = False
 
 
 class State(Protocol):

@@ -33,6 +33,7 @@ from anabranch.operators.contract import (
     Arrival,
     Attach,
     ControlEntry,
+    Detach,
     Inputs,
     InputStatus,
     Reason,
@@ -156,9 +157,11 @@ class UnionState:
 
     def _apply(self, entry: ControlEntry) -> None:
         known = self.members.get(entry.input)
-        if not isinstance(entry, Attach):
+        if isinstance(entry, Detach):
             self.members.pop(entry.input, None)
-        elif known is None or entry.attachment > known.attachment:
+        elif isinstance(entry, Attach) and (
+            known is None or entry.attachment > known.attachment
+        ):
             self.members.pop(entry.input, None)
             self._attach(entry.input, entry.attachment)
 

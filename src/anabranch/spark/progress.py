@@ -32,6 +32,10 @@ VERSION: Final = 1
 
 BUCKETS: Final = ("emitted", "absorbed", "corrected", "late", "violation", "pending")
 
+COUNTS: Final = ("rows", *BUCKETS, "lacks", "alone")
+"""What is counted of a replica: rows read, rows by bucket, and of copies with gaps how many
+events of the output it lacks and how many it alone has."""
+
 Shown: TypeAlias = str | int | None
 """A time in a record: a number of units, `forever`, or None where there is none yet."""
 
@@ -70,9 +74,12 @@ class ReplicaCounts:
     late: int = 0
     violation: int = 0
     pending: int = 0
+    lacks: int = 0
+    alone: int = 0
     frontier: Shown = None
     joined: bool = False
     attached: bool = False
+    passed_over: bool = False
 
     def counts(self) -> dict[str, int]:
         """Rows read, then rows by bucket."""
@@ -95,7 +102,8 @@ class LaneRecord:
 
     `output` counts what the lane made, by channel and by what a step counts.  `live` is of the
     operator that takes the inputs; `operators` has all of them.  `saved` are the
-    bytes written to the state store; `warm` and `cold` say whether the state came from a
+    bytes written to the state store; `log` is the last entry of the control log that the
+    trigger took, -1 if it took none; `warm` and `cold` say whether the state came from a
     worker's copy or from the store (neither: it is new).
     """
 
@@ -107,6 +115,7 @@ class LaneRecord:
     operators: Mapping[str, OperatorRecord]
     frontier: Shown
     live: int
+    log: int = -1
     leader: str | None = None
     violators: tuple[str, ...] = ()
     state_bytes: int = 0
@@ -155,6 +164,8 @@ class ReplicaRecord:
     late: int
     violation: int
     pending: int
+    lacks: int
+    alone: int
     frontier: Shown
     lag: Shown
     joined: bool
@@ -167,9 +178,7 @@ class ReplicaRecord:
     ) -> "ReplicaRecord":
         """The sum of its lanes; lanes agree on all that follows from stables and members."""
         one = lanes[-1]
-        counts = {
-            name: sum(getattr(lane, name) for lane in lanes) for name in ("rows", *BUCKETS)
-        }
+        counts = {name: sum(getattr(lane, name) for lane in lanes) for name in COUNTS}
         return cls(
             **counts,
             frontier=one.frontier,
@@ -214,7 +223,7 @@ class TriggerRecord:
             name: ReplicaRecord.of(lanes, ahead, is_leader=name == leader)
             for name, lanes in by_name.items()
         }
-        frontier = min((one.frontier for one in last), key=_place, default=None)
+        frontier = min((one.frontier for one in last), key=place, default=None)
         return cls(
             trigger=trigger,
             rows=sum(one.rows for one in replicas.values()),
@@ -244,7 +253,7 @@ def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def _place(time: Shown) -> float:
+def place(time: Shown) -> float:
     """Sorts times of records: none yet, then numbers, then forever."""
     return float("-inf") if time is None else float("inf") if isinstance(time, str) else time
 
@@ -269,6 +278,8 @@ def _standing(one: ReplicaCounts, *, is_leader: bool) -> str:
         return "joining"
     if one.frontier == "forever":
         return "ended"
+    if one.passed_over:
+        return "passed over"
     return "leader" if is_leader else "joined"
 
 
@@ -278,6 +289,8 @@ class ReplicaTotals:
 
     rows: int = 0
     buckets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUCKETS, 0))
+    lacks: int = 0
+    alone: int = 0
     frontier: Shown = None
     lag: Shown = None
     standing: str = "joined"
@@ -293,7 +306,7 @@ class ReplicaTotals:
 
     def is_silent(self, now: float, after: float) -> bool:
         """Whether it might speak, and has not for so many seconds."""
-        waits = self.standing in ("leader", "joined", "joining")
+        waits = self.standing in ("leader", "joined", "joining", "passed over")
         return waits and self.heard is not None and now - self.heard >= after
 
 
@@ -305,6 +318,7 @@ class Totals:
     triggers: int = 0
     next_trigger: int = 0
     output: dict[str, int] = field(default_factory=dict)
+    log: int = -1
     last: TriggerRecord | None = None
 
     @property
@@ -364,6 +378,7 @@ class Totals:
         self.next_trigger = trigger + 1
         self.last = TriggerRecord.of(records, trigger)
         self.output = added([self.output, self.last.output])
+        self.log = max(self.log, *(one.log for one in records)) if records else self.log
         for name, one in self.last.replicas.items():
             self._add_replica(name, one, at)
 
@@ -377,7 +392,8 @@ class Totals:
         replica = self.replicas.setdefault(name, ReplicaTotals())
         for fact in ("frontier", "lag", "standing", "joined"):
             setattr(replica, fact, getattr(one, fact))
-        replica.rows += one.rows
+        for count in ("rows", "lacks", "alone"):
+            setattr(replica, count, getattr(replica, count) + getattr(one, count))
         if one.rows or is_new:
             replica.heard = at
         for bucket in BUCKETS:
@@ -401,7 +417,7 @@ class Totals:
 
     def to_dict(self) -> dict[str, Any]:
         """The sums as JSON has them."""
-        facts = ("frontier", "lag", "joined", "standing")
+        facts = ("lacks", "alone", "frontier", "lag", "joined", "standing")
         replicas = {
             name: {"rows": r.rows, **r.buckets, **{fact: getattr(r, fact) for fact in facts}}
             for name, r in sorted(self.replicas.items())

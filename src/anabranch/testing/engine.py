@@ -62,7 +62,7 @@ from anabranch.model.element import Element
 from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, Time
-from anabranch.operators.contract import Attach, Bucket, Detach
+from anabranch.operators.contract import Attach, Bucket, Detach, PassOver
 from anabranch.testing.backends import COUNTED, Backend, Compiled, Stepwise
 from anabranch.testing.operators import OPERATORS, Entry
 
@@ -115,6 +115,11 @@ class Engine:
             raise UsageError(message)
         self._attached.remove(name)
         self._backend.control(Detach(name))
+
+    def pass_over(self, name: str) -> None:
+        """Do not wait for an input until it has caught up; for copies with gaps."""
+        self.cut()
+        self._backend.control(PassOver(name))
 
     def cut(self) -> tuple[Element, ...]:
         """End the step: take what was pushed; what came out since the cut before."""

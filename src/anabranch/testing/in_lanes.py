@@ -15,7 +15,7 @@ import pyarrow as pa
 from anabranch.batch.batch import concat
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.model.element import Element
-from anabranch.operators.contract import Attach, ControlEntry, Detach, Operator
+from anabranch.operators.contract import Attach, ControlEntry, Detach, Operator, PassOver
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.sources.channels import ELEMENTS, FINAL
 from anabranch.spark.lane.receive import Order
@@ -27,6 +27,7 @@ from anabranch.spark.lane.trigger import make
 from anabranch.spark.pack.parcels import (
     ATTACH,
     DETACH,
+    PASS,
     Facts,
     Parcel,
     from_row,
@@ -93,7 +94,8 @@ class InLanes:
     def control(self, entry: ControlEntry) -> None:
         """An entry of the control log, in every lane."""
         self.expelled.discard(entry.input)
-        one = Parcel(0, entry.input, log=self.trigger, entry=DETACH)
+        kind = PASS if isinstance(entry, PassOver) else DETACH
+        one = Parcel(0, entry.input, log=self.trigger, entry=kind)
         if isinstance(entry, Attach):
             number, guarantee = entry.attachment, entry.guarantee
             one = replace(one, entry=ATTACH, attachment=number, guarantee=guarantee)

@@ -22,7 +22,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.element import Element, Insert
 from anabranch.model.time import FOREVER
-from anabranch.operators.contract import Attach, ControlEntry
+from anabranch.operators.contract import Attach, ControlEntry, Detach
 from anabranch.sinks.published import Piece, pieces_in
 from anabranch.testing.backends import COUNTED, Pushed
 from anabranch.testing.ledger import Account
@@ -81,8 +81,10 @@ class OnSpark:
         self.expelled.discard(entry.input)
         if isinstance(entry, Attach):
             query.attach(entry.input, guarantee=entry.guarantee)
-        else:
+        elif isinstance(entry, Detach):
             query.detach(entry.input)
+        else:
+            query.pass_over(entry.input)
         self._trigger()
 
     def step(self, pushed: Sequence[Pushed]) -> None:

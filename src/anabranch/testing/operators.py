@@ -20,6 +20,7 @@ from anabranch.operators.contract import (
     Attach,
     Bucket,
     ControlEntry,
+    Detach,
     Gap,
     Operator,
     Outcome,
@@ -87,7 +88,7 @@ class MergeOptions:
 
 def _merge(schema: ElementSchema, options: Options) -> Operator:
     asked = MergeOptions.read(options)
-    choice = choose({"any": None}, asked=asked.case)
+    choice = choose({"any": None}, gaps_possible=asked.policy.gaps, asked=asked.case)
     return MergeOperator.of(schema, choice, asked.policy)
 
 
@@ -108,6 +109,7 @@ class MergeReference:
         if case is MergeCase.R3:
             return cls(MergeR3(policy=replace(policy, violations=Violations.IGNORE)), policy)
         if case is MergeCase.R4:
+            common |= {"gaps": policy.gaps, "wait": policy.wait}
             return cls(MergeR4(shrink_only=policy.shrink_only, **common), policy)
         ordered: dict[MergeCase, Any]
         ordered = {MergeCase.R0: MergeR0, MergeCase.R1: MergeR1, MergeCase.R2: MergeR2}
@@ -119,8 +121,10 @@ class MergeReference:
             change = self.merge.attach(
                 entry.input, guarantee=time_of(entry), attachment=entry.attachment
             )
-        else:
+        elif isinstance(entry, Detach):
             change = self.merge.detach(entry.input)
+        else:
+            change = self.merge.pass_over(entry.input)
         if change is None:
             return (), ()
         return (change.output, change.resolved) if hasattr(change, "output") else (change, ())
@@ -229,7 +233,7 @@ class UnionReference:
         """An input comes or leaves."""
         if isinstance(entry, Attach):
             return self.union.attach(entry.input), ()
-        return self.union.detach(entry.input), ()
+        return self.union.detach(entry.input) if isinstance(entry, Detach) else (), ()
 
     def check(self) -> None:
         """Union states no invariant of its own."""

@@ -36,8 +36,11 @@ from anabranch.operators.merge.bags import (
 )
 from anabranch.operators.merge.layout import BAG, CONFLICT, DONE, ENDS, HALF_FROZEN, OUT
 from anabranch.operators.merge.reconcile import (
+    ALONE,
     CONFLICTS,
     GAPS,
+    LACKS,
+    Deciders,
     Found,
     Scope,
     is_unsure,
@@ -76,6 +79,7 @@ def visit_bags(
     nodes: Ints,
     begin: int,
     scope: Scope,
+    deciders: Deciders,
     rows: Ints,
     changed: Ints,
     missing: Ints,
@@ -89,22 +93,19 @@ def visit_bags(
         start, flags = rows[node, START], rows[node, FLAGS]
         if flags & DONE:
             continue
-        have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + scope.decider]
+        who = fullest(bags, rows, node, deciders, scope)
+        guarantee = deciders.guarantee[who]
+        have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + deciders.replica[who]]
         if not is_room(bags, scratch, total(bags, have) + total(bags, want)):
             return k
         is_free = start >= scope.frontier
-        since, skipped = ABSENT, 0
-        if not is_free:
-            since, skipped = heed(bags, have, want, scope)
-        compare_from(bags, have, want, since, skipped, scratch)
-        if is_unsure(start, scope) and not (is_free and took_back(bags, want)):
-            spare(bags, record, scope, scratch)
+        find_differences(bags, record, start, want, guarantee, scope, scratch)
         if not is_free and not flags & CONFLICT and is_denied(scratch, scope.frontier):
             note_conflict(rows, node, flags, missing)
             flags |= CONFLICT
             found.counts[CONFLICTS] += 1
             changed[node >> BLOCK_BITS] = scope.mark
-        if want == ABSENT and is_bag_gap(bags, rows, node, scope):
+        if not scope.gaps and want == ABSENT and is_bag_gap(bags, rows, node, guarantee, scope):
             put(found, GAPS, node)
         if is_free and scope.shrink_only:
             make_equal(bags, record, scratch)
@@ -113,6 +114,8 @@ def visit_bags(
         if bags.records[record, OUT_BLOCK] != bags.records[record, SHOWN_BLOCK]:
             changed[node >> BLOCK_BITS] = scope.mark
         out = bags.records[record, OUT_BLOCK]
+        if scope.gaps and is_free and size(bags, out) > 0:
+            count_bag_gaps(bags, rows, node, deciders, found)
         ends, removed = size(bags, out), want != ABSENT
         last = end_at(bags, out, ends - 1) if ends > 0 else ABSENT
         flags = pass_by(rows, node, flags, last, removed, scope, missing, found)
@@ -120,16 +123,91 @@ def visit_bags(
     return nodes.size
 
 
+@part
+def find_differences(
+    bags: Bags,
+    record: int,
+    start: int,
+    want: int,
+    guarantee: int,
+    scope: Scope,
+    scratch: Scratch,
+) -> None:
+    """Write down what the output has too many of, and what it lacks, as far as it counts."""
+    have, is_free = bags.records[record, OUT_BLOCK], start >= scope.frontier
+    since, skipped = ABSENT, 0
+    if not is_free:
+        since, skipped = heed(bags, have, want, guarantee, scope)
+    compare_from(bags, have, want, since, skipped, scratch)
+    if is_unsure(start, guarantee, scope) and not (is_free and took_back(bags, want)):
+        spare(bags, record, guarantee, scratch)
+    if scope.gaps and not is_free and not took_back(bags, want):
+        forgive(scratch, EXTRA, LACK)
+        forgive(scratch, LACK, EXTRA)
+
+
+@part
+def fullest(bags: Bags, rows: Ints, node: int, deciders: Deciders, scope: Scope) -> int:
+    """Who decides on an identity: the most open events, but who removed all goes first.
+
+    The reference is `reference.r4.MergeR4._decider`.
+    """
+    start, best, most = rows[node, START], 0, -1
+    for k in range(deciders.replica.size):
+        at = rows[node, ENDS + deciders.replica[k]]
+        since = min(int(scope.frontier), int(deciders.guarantee[k]))
+        if at == ABSENT:
+            continue
+        ends = size(bags, at)
+        if ends == 0:
+            if start >= since:
+                return k
+            continue
+        if start < scope.frontier and end_at(bags, at, ends - 1) < since:
+            continue
+        is_open = 0
+        for j in range(ends):
+            if end_at(bags, at, j) >= scope.frontier:
+                is_open += count_at(bags, at, j)
+        if is_open > most:
+            best, most = k, is_open
+    return best
+
+
+@part
+def count_bag_gaps(bags: Bags, rows: Ints, node: int, deciders: Deciders, found: Found) -> None:
+    """Count who lacks events that the frontier passes, or alone has them."""
+    start, count = rows[node, START], deciders.replica.size
+    most, second, first = 0, 0, 0
+    for k in range(count):
+        events = total(bags, rows[node, ENDS + deciders.replica[k]])
+        if events > most:
+            most, second, first = events, most, k
+        else:
+            second = max(second, events)
+    sure, lacking = 0, 0
+    for k in range(count):
+        if deciders.guarantee[k] <= start < deciders.reached[k]:
+            events = total(bags, rows[node, ENDS + deciders.replica[k]])
+            found.gaps[LACKS, deciders.replica[k]] += most - events
+            lacking += most - events
+            sure += k != first
+    if lacking > 0:
+        put(found, GAPS, node)
+    if count > 1 and sure == count - 1:
+        found.gaps[ALONE, deciders.replica[first]] += most - second
+
+
 @kernel
-def heed(bags: Bags, have: int, want: int, scope: Scope) -> tuple[int, int]:
+def heed(bags: Bags, have: int, want: int, guarantee: int, scope: Scope) -> tuple[int, int]:
     """Of a half-frozen bag, what the decider and the output need not agree on (L9, D5).
 
     Ends before the first number returned count on neither side; of the decider's others, the
     second is how many are left out, the smallest first: the output has no event for them, and
     they end before the decider's guarantee.
     """
-    since = min(int(scope.frontier), int(scope.guarantee))
-    if scope.guarantee <= scope.frontier:
+    since = min(int(scope.frontier), int(guarantee))
+    if guarantee <= scope.frontier:
         return since, 0
     ours, theirs, unsure = 0, 0, 0
     for k in range(size(bags, have)):
@@ -139,7 +217,7 @@ def heed(bags: Bags, have: int, want: int, scope: Scope) -> tuple[int, int]:
         end, count = end_at(bags, want, k), count_at(bags, want, k)
         if end >= since:
             theirs += count
-            if end < scope.guarantee:
+            if end < guarantee:
                 unsure += count
     return since, min(unsure, max(theirs - ours, 0))
 
@@ -192,19 +270,26 @@ def took_back(bags: Bags, want: int) -> bool:
 
 
 @kernel
-def spare(bags: Bags, record: int, scope: Scope, scratch: Scratch) -> None:
+def spare(bags: Bags, record: int, guarantee: int, scratch: Scratch) -> None:
     """Leave alone what a promoted replica need not know, but not beyond its guarantee.
 
     These events are not among the extra ones any more.
     """
-    extra, extras = scratch.bags[EXTRA], scratch.counts[EXTRA]
-    count = max(extras - scratch.counts[LACK], 0)
-    for k in range(count):
-        if extra[k] > scope.guarantee:
-            change_output(bags, record, extra[k], scope.guarantee)
-    for k in range(count, extras):
-        extra[k - count] = extra[k]
-    scratch.counts[EXTRA] = extras - count
+    extra = scratch.bags[EXTRA]
+    for k in range(max(scratch.counts[EXTRA] - scratch.counts[LACK], 0)):
+        if extra[k] > guarantee:
+            change_output(bags, record, extra[k], guarantee)
+    forgive(scratch, EXTRA, LACK)
+
+
+@part
+def forgive(scratch: Scratch, more: int, fewer: int) -> None:
+    """Leave out what one side has more of than the other, the smallest ends first."""
+    ends, counts = scratch.bags[more], scratch.counts
+    surplus = max(counts[more] - counts[fewer], 0)
+    for k in range(surplus, counts[more]):
+        ends[k - surplus] = ends[k]
+    counts[more] -= surplus
 
 
 @part
@@ -219,9 +304,9 @@ def is_denied(scratch: Scratch, frontier: int) -> bool:
 
 
 @part
-def is_bag_gap(bags: Bags, rows: Ints, node: int, scope: Scope) -> bool:
+def is_bag_gap(bags: Bags, rows: Ints, node: int, guarantee: int, scope: Scope) -> bool:
     """Whether the decider, who never mentioned this identity, should know it by now."""
-    if is_unsure(rows[node, START], scope):
+    if is_unsure(rows[node, START], guarantee, scope):
         return False
     out = bags.records[rows[node, OUT], OUT_BLOCK]
     ends = size(bags, out)

@@ -4,7 +4,8 @@
 declared by sources, enforced by operators such as cleanse, or inferred through a plan
 (`anabranch.model.inference`); a replica that declares nothing promises nothing.
 
-* R1 is never chosen where replicas may have gaps (erratum L6, decision D4).
+* Where replicas may have gaps the case is R3 or R4: the others remember one start, so that
+  what another copy brings behind it is late (errata L6, D4).
 * Where identities need not be unique the case is R4, which costs what R3 does while they happen
   to be.
 * Asking for a case is a declaration on behalf of replicas that declare nothing.  It does not
@@ -35,7 +36,10 @@ from anabranch.model.properties import (
 from anabranch.operators.contract import Reason
 
 NO_GAPS: Final = "no gaps"
-"""What R1 needs beside properties: replicas that leave nothing out."""
+"""What R0, R1 and R2 need beside properties: replicas that leave nothing out."""
+
+ORDERED: Final = (MergeCase.R0, MergeCase.R1, MergeCase.R2)
+"""The cases that remember one start."""
 
 REMEMBERS: Final[Mapping[MergeCase, str]] = {
     MergeCase.R0: "the last event",
@@ -134,7 +138,8 @@ WRONG: Final[tuple[Detection, ...]] = (
         MergeCase.R3,
         NO_GAPS,
         (Reason.LATE, Reason.MISSED),
-        "each element of an event that the deciding replica left out is late, by identity",
+        "each element of an event that the deciding replica left out is late, by identity; "
+        "a merge with gaps keeps it",
     ),
 )
 """Per case and declaration: what is detected, and where it is not.  R4 needs none."""
@@ -143,7 +148,7 @@ WRONG: Final[tuple[Detection, ...]] = (
 def choose(
     replicas: Declared, *, gaps_possible: bool = False, asked: MergeCase | None = None
 ) -> Choice:
-    """The case for these replicas; `gaps_possible`: one may leave out what others have."""
+    """The case for these replicas; `gaps_possible`: one may lack what others have."""
     common = shared(known or StreamProperties() for known in replicas.values())
     needs = {case: _needs(common, case, gaps_possible=gaps_possible) for case in MergeCase}
     if asked is None:
@@ -173,6 +178,8 @@ def explain_choice(choice: Choice) -> str:
       insert_only: detected (every adjust)
       strictly_increasing: detected (an insert of a replica that starts before an earlier one \
 of it, or when it does)
+      no gaps: not detected; a gap looks like a replica that is ahead: what another brings \
+behind the current start is late, whether the output has it or not
     """
     lines = [
         f"case {choice.case.name}: {choice.reason}",
@@ -188,7 +195,7 @@ of it, or when it does)
 def _needs(
     common: StreamProperties, case: MergeCase, *, gaps_possible: bool
 ) -> tuple[str, ...]:
-    gap = (NO_GAPS,) if gaps_possible and case is MergeCase.R1 else ()
+    gap = (NO_GAPS,) if gaps_possible and case in ORDERED else ()
     return (*missing_for(common, case), *gap)
 
 
@@ -219,10 +226,11 @@ def _names(names: list[str]) -> str:
 
 def _require(replicas: Declared, asked: MergeCase, *, gaps_possible: bool) -> None:
     """Refuse a case that some replica's own declaration does not permit, or that gaps break."""
-    if gaps_possible and asked is MergeCase.R1:
+    if gaps_possible and asked in ORDERED:
         message = (
-            "merge: case R1 was asked for, but replicas may have gaps; R1 is for replicas that "
-            "leave nothing out (erratum L6); ask for R2 or R3, or leave the choice to auto"
+            f"merge: case {asked.name} was asked for, but replicas may have gaps; it remembers "
+            "one start, so what another copy brings behind it would be late; ask for R3 or R4, "
+            "leave the choice to auto, or merge without gaps"
         )
         raise UsageError(message)
     for name, known in replicas.items():
@@ -248,7 +256,7 @@ def _cheaper_line(case: MergeCase, missing: tuple[str, ...]) -> str:
 
 
 def _concerns(one: Detection, choice: Choice) -> bool:
-    return one.declared != NO_GAPS or choice.gaps_possible
+    return one.declared != NO_GAPS or not choice.gaps_possible
 
 
 def _wrong_line(one: Detection) -> str:

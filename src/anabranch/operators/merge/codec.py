@@ -48,7 +48,7 @@ from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 from anabranch.operators.state.final_names import FinalNames
 from anabranch.operators.state.parts import Control, open_control, restore_names, save
 
-KIND: Final = StateKind("anabranch merge", version=1)
+KIND: Final = StateKind("anabranch merge", version=2)
 
 _OUTPUT: Final = -1
 """Instead of a serial: the output."""

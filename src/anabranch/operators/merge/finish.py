@@ -21,12 +21,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from anabranch.batch.batch import ADJUST, INSERT, Batch, Codes, Ints, Mask
-from anabranch.batch.index import LOW, NOBODY
+from anabranch.batch.index import LOW, NOBODY, START
 from anabranch.batch.kernel import frozen, kernel, part
-from anabranch.operators.contract import BUCKET_OF, Arrival, Resolved, StepResult
+from anabranch.operators.contract import (
+    BUCKET_OF,
+    GAPS_SHOWN,
+    Arrival,
+    Resolved,
+    StepResult,
+)
 from anabranch.operators.merge import codes
 from anabranch.operators.merge.bag_reconcile import Scratch, scratch_for
-from anabranch.operators.merge.bags import CREDIT, OUT_BLOCK, Bags, dissolve, settle_bags, total
+from anabranch.operators.merge.bags import (
+    CREDIT,
+    OUT_BLOCK,
+    Bags,
+    Nodes,
+    dissolve,
+    settle_bags,
+    total,
+)
 from anabranch.operators.merge.emit import (
     END,
     KIND,
@@ -49,7 +63,16 @@ from anabranch.operators.merge.layout import (
     TOUCHED,
 )
 from anabranch.operators.merge.policy import Adjusts
-from anabranch.operators.merge.reconcile import list_final, list_unreferenced
+from anabranch.operators.merge.reconcile import (
+    ALONE,
+    GAPS,
+    LACKS,
+    Deciders,
+    Found,
+    Scope,
+    list_final,
+    list_unreferenced,
+)
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.state.events import ABSENT, FLAGS
 
@@ -76,11 +99,29 @@ class StepWork:
     bags: list[Ints] = field(default_factory=list)
     done: list[Ints] = field(default_factory=list)
     leaders: list[int] = field(default_factory=list)
+    decided: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     gaps: list[tuple[int, Ints]] = field(default_factory=list)
+    missing: int = 0
+    gap_counts: Ints = field(default_factory=lambda: np.zeros((2, 0), np.int64))
     conflicts: int = 0
     corrected: int = 0
     visits: int = 0
     scratch: Scratch = field(default_factory=lambda: scratch_for(0))
+
+    def add_gaps(self, nodes: Nodes, scope: Scope, deciders: Deciders, found: Found) -> None:
+        """What one move found missing, and in which replica."""
+        ids = found.listed(GAPS)
+        if not scope.gaps:
+            self.missing += len(ids)
+            self.gaps.append((int(deciders.replica[0]), ids))
+            return
+        self.missing += int(found.gaps[LACKS].sum())
+        self.gap_counts = self.gap_counts + found.gaps
+        ids = ids[:GAPS_SHOWN]
+        for replica, reached in zip(deciders.replica, deciders.reached, strict=True):
+            cells = nodes.rows[ids, ENDS + replica]
+            lacks = (cells == ABSENT) & (nodes.rows[ids, START] < reached)
+            self.gaps.append((int(replica), ids[lacks]))
 
 
 def explain_step(
@@ -88,8 +129,7 @@ def explain_step(
 ) -> tuple[Resolved, ...]:
     """Give every element its last reason, and write down the net change."""
     nodes, elements, reasons = state.nodes, work.elements, work.reasons
-    decided: Mask = np.zeros(len(state.members), np.bool_)
-    decided[work.leaders] = True
+    decided = work.decided
     resolved = (*state.abandoned,)
     state.abandoned = []
     if held is None:
@@ -153,10 +193,17 @@ def result_of(
         added_adjusts=output.adjusts - work.corrected,
         added_inserts=output.inserts - emitted,
         conflicts=work.conflicts,
-        missing=sum(len(ids) for _, ids in work.gaps),
+        missing=work.missing,
         gaps=name_gaps(nodes, state.members.names, work.gaps),
+        lacks=_by_name(state, work.gap_counts[LACKS]),
+        alone=_by_name(state, work.gap_counts[ALONE]),
         counts={"visits": work.visits},
     )
+
+
+def _by_name(state: MergeState, counts: Ints) -> dict[str, int]:
+    found = zip(state.members.names, counts.tolist(), strict=False)
+    return {name: count for name, count in found if count}
 
 
 def _final(state: MergeState, work: StepWork) -> Batch:

@@ -31,6 +31,7 @@ from anabranch.operators.contract import (
     Detach,
     Inputs,
     InputStatus,
+    PassOver,
     StepResult,
 )
 from anabranch.operators.merge.members import Members
@@ -123,7 +124,11 @@ class MergeLane(ABC):
                 else:
                     self.members.set_guarantee(row, entry.guarantee)
                     self._promote()
-            elif self.members.find(entry.input) is not None:
+                continue
+            row = self.members.find(entry.input)
+            if row is not None and isinstance(entry, PassOver):
+                self.members.pass_over(row)
+            elif row is not None:
                 self.remove_replica(entry.input)
         for arrival in arrivals:
             self.add_replica(arrival.input, arrival.attachment, arrival.guarantee)

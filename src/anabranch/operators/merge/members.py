@@ -9,6 +9,9 @@ If nobody is joined any more, nothing can progress: that is an `alarm`.  `promot
 with the smallest guarantee be joined nevertheless; `promoted` is then the guarantee that it had
 (else NEVER_UNITS), and `stretches` has the times at which the output may be wrong for that.
 
+Where replicas may have gaps, the output waits for all joined replicas (`reach`), but not for
+one that was passed over: `passed_at` is where that one was (else FOREVER_UNITS).
+
 Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing), L9 (joining) and D5.
 """
 
@@ -27,7 +30,15 @@ from anabranch.operators.contract import InputStatus
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.state.codec import column_of, to_table
 
-COLUMNS: Final = ("attachment", "guarantee", "frontier", "last_seq", "serial", "promoted")
+COLUMNS: Final = (
+    "attachment",
+    "guarantee",
+    "frontier",
+    "last_seq",
+    "serial",
+    "promoted",
+    "passed_at",
+)
 """The columns of `Members`, in order."""
 
 
@@ -42,6 +53,7 @@ class Members:
     last_seq: Ints
     serial: Ints
     promoted: Ints
+    passed_at: Ints
     next_serial: int = 0
     had_joined: bool = False
     stretches: list[Stretch] = field(default_factory=list)
@@ -50,7 +62,7 @@ class Members:
     def none(cls) -> "Members":
         """Nobody is attached."""
         empty = np.empty(0, np.int64)
-        return cls([], empty, empty, empty, empty, empty, empty)
+        return cls([], empty, empty, empty, empty, empty, empty, empty)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -94,6 +106,7 @@ class Members:
         self.last_seq = np.append(self.last_seq, NEVER_UNITS)
         self.serial = np.append(self.serial, self.next_serial)
         self.promoted = np.append(self.promoted, NEVER_UNITS)
+        self.passed_at = np.append(self.passed_at, FOREVER_UNITS)
         self.next_serial += 1
 
     def set_guarantee(self, row: int, guarantee: int | None) -> None:
@@ -143,8 +156,7 @@ class Members:
 
     def lagging(self, lag: int) -> Ints:
         """The frontiers less this lag; FOREVER and NEVER stay as they are."""
-        at = self.frontier
-        return np.where(at == FOREVER_UNITS, at, np.maximum(at, NEVER_UNITS + lag) - lag)
+        return lagged(self.frontier, lag)
 
     def leader(self, frontier: int, *, lag: int = 0) -> int | None:
         """The joined replica whose frontier, less a lag, is furthest beyond this one.
@@ -156,6 +168,38 @@ class Members:
         if len(counted) == 0 or counted.max() <= frontier:
             return None
         return int(counted.argmax())
+
+    def pass_over(self, row: int) -> None:
+        """Do not wait for this replica until it has caught up."""
+        self.passed_at[row] = self.frontier[row]
+
+    def catch_up(self, frontier: int) -> None:
+        """Wait again for who has moved since it was passed over, and is not behind."""
+        is_back = (self.frontier > self.passed_at) & (self.frontier >= frontier)
+        self.passed_at[is_back & self.joined(frontier)] = FOREVER_UNITS
+
+    def awaited(self, frontier: int) -> Mask:
+        """For whom an output waits whose copies may have gaps."""
+        awaited: Mask = self.joined(frontier) & (self.passed_at == FOREVER_UNITS)
+        return awaited
+
+    def reach(self, frontier: int, *, wait: int | None) -> int:
+        """How far the output may be final, if any joined replica may have what others lack.
+
+        The reference is `reference.membership.Membership.reach`.
+        """
+        awaited = self.frontier[self.awaited(frontier)]
+        least = int(awaited.min()) if len(awaited) else int(NEVER_UNITS)
+        if wait is None:
+            return least
+        has_not_ended = self.joined(frontier) & (self.frontier != FOREVER_UNITS)
+        furthest = int(self.frontier[has_not_ended].max(initial=NEVER_UNITS))
+        return max(least, furthest - wait)
+
+    def furthest_first(self, frontier: int) -> Ints:
+        """The joined replicas, the most advanced first; of equals the one attached first."""
+        rows: Ints = np.flatnonzero(self.joined(frontier))
+        return rows[np.argsort(~self.frontier[rows], kind="stable")]
 
     @property
     def slowest(self) -> int:
@@ -171,11 +215,12 @@ class Members:
             self.guarantee.tolist(),
             self.frontier.tolist(),
             joined,
+            (self.passed_at != FOREVER_UNITS).tolist(),
             strict=True,
         )
         return tuple(
-            InputStatus(name, number, None if t == NEVER_UNITS else t, at, is_joined)
-            for name, number, t, at, is_joined in rows
+            InputStatus(name, number, None if t == NEVER_UNITS else t, *more)
+            for name, number, t, *more in rows
         )
 
     def table(self, header: Mapping[str, str], **more: NDArray[Any]) -> pa.Table:
@@ -201,3 +246,8 @@ class Members:
             had_joined=header["had_joined"] == "1",
             stretches=[Stretch(*one) for one in json.loads(header["stretches"])],
         )
+
+
+def lagged(times: Ints, lag: int) -> Ints:
+    """These times less a lag; FOREVER and NEVER stay as they are."""
+    return np.where(times == FOREVER_UNITS, times, np.maximum(times, NEVER_UNITS + lag) - lag)

@@ -53,7 +53,7 @@ from anabranch.operators.state.codec import (
     write_tables,
 )
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of all three; the kind of state names the case."""
 
 

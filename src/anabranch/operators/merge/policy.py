@@ -10,6 +10,8 @@ believed meanwhile.  Each part states its own promise, which is a law in the tes
     violations   what becomes of a replica that breaks a promise
     shrink_only  for consumers that cannot lengthen an event (erratum L14)
     promote      whether a joining replica may lead when nobody else is left (D5)
+    gaps, wait   whether replicas may lack events that others have, and how far the output
+                 waits for the slowest of them
 
 Every policy yields at reconcile: what the deciding replica's stable needs is emitted just
 before the stable, at the latest.  Only joined replicas lead, vote and are followed.
@@ -170,6 +172,15 @@ _TERMS: Final[Mapping[str, Mapping[str, Any]]] = {
 """The words that each choice knows: values, and what takes an argument."""
 
 
+def _require_distance(choice: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        message = (
+            f"merge policy: {choice}={value!r} is no distance in time; give a whole number "
+            "of time units, 0 or more"
+        )
+        raise UsageError(message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """All choices together; the default is the paper's Algorithm R3.
@@ -179,7 +190,9 @@ class Policy:
     not either: an end that is too short is made right by a removal and a new insert, just
     before the event becomes half frozen.  `promote`: when the joined replicas have all left,
     the joining one with the smallest guarantee is joined early, and what may be wrong because
-    of that is reported.
+    of that is reported.  `gaps`: the output has an event if any joined replica has it when the
+    output's frontier passes its start; so the frontier is the least of the joined replicas,
+    but at least the leader's less `wait` units (None: no limit).
     """
 
     adjusts: Adjusts | Follow = Adjusts.ON_STABLE
@@ -188,6 +201,8 @@ class Policy:
     violations: Violations = Violations.IGNORE
     shrink_only: bool = False
     promote: bool = False
+    gaps: bool = False
+    wait: int | None = None
 
     def __post_init__(self) -> None:
         for choice, words in _TERMS.items():
@@ -199,13 +214,15 @@ class Policy:
                     "give such a value, or parse a text: Policy.parse('adjusts=always')"
                 )
                 raise UsageError(message)
-        lag = self.stable_lag
-        if isinstance(lag, bool) or not isinstance(lag, int) or lag < 0:
-            message = (
-                f"merge policy: stable_lag={lag!r} is no distance in time; give a whole number "
-                "of time units, 0 or more"
-            )
-            raise UsageError(message)
+        _require_distance("stable_lag", self.stable_lag)
+        if self.wait is not None:
+            _require_distance("wait", self.wait)
+            if not self.gaps:
+                message = (
+                    f"merge policy: wait={self.wait} without gaps: only a merge of copies with "
+                    "gaps waits for the slower ones; add gaps=true, or leave wait out"
+                )
+                raise UsageError(message)
 
     @classmethod
     def parse(cls, text: str) -> "Policy":
@@ -239,7 +256,7 @@ class Policy:
                     f"the choices are {', '.join(known)}"
                 )
                 raise UsageError(message)
-        for choice in ("shrink_only", "promote"):
+        for choice in ("shrink_only", "promote", "gaps"):
             if not isinstance(values.get(choice, False), bool):
                 message = (
                     f"merge policy: {choice}={values[choice]} is neither true nor false; "
@@ -252,7 +269,7 @@ class Policy:
         }
         return cls(**terms)  # type: ignore[arg-type]  # __post_init__ looks at each
 
-    def to_dict(self) -> dict[str, str | int | bool]:
+    def to_dict(self) -> dict[str, str | int | bool | None]:
         """All choices as plain values, for state and configuration."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
@@ -361,7 +378,7 @@ def _plain(choice: str, value: str) -> object:
     """The plain value of a text; one that cannot be is left to be refused by its name."""
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if choice == "stable_lag" and re.fullmatch(r"-?\d+", value):
+    if choice in ("stable_lag", "wait") and re.fullmatch(r"-?\d+", value):
         return int(value)
     return value
 
@@ -371,7 +388,7 @@ _ORDERED: Final = frozenset({"violations", "stable_lag", "promote"})
 CHOICES: Final[Mapping[MergeCase, frozenset[str]]] = {
     **dict.fromkeys((MergeCase.R0, MergeCase.R1, MergeCase.R2), _ORDERED),
     MergeCase.R3: frozenset(DEFAULT.to_dict()),
-    MergeCase.R4: _ORDERED | {"shrink_only"},
+    MergeCase.R4: _ORDERED | {"shrink_only", "gaps", "wait"},
 }
 """What each case lets one choose.
 
@@ -396,6 +413,8 @@ def require_support(case: MergeCase, policy: Policy) -> None:
     missing = unsupported(case, policy)
     if missing:
         why = "it emits each event at once and never changes it"
+        if policy.gaps:
+            why = "it remembers one start, so what another copy brings behind it is late"
         if case is MergeCase.R4:
             why = "with several events per identity V-A does not say which one is meant"
         message = (

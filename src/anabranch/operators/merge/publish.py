@@ -28,7 +28,7 @@ from anabranch.operators.merge.bags import (
 )
 from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import BAG, ENDS, OUT, RANK, SHOWN
-from anabranch.operators.merge.reconcile import Scope, is_unsure, pend_row
+from anabranch.operators.merge.reconcile import Deciders, Scope, is_unsure, pend_row
 from anabranch.operators.state.events import ABSENT, FLAGS
 
 
@@ -80,12 +80,18 @@ def pend_all(rows: Ints, elements: Elements, reasons: Codes, pends: Ints) -> int
 
 @kernel
 def publish_bags(
-    nodes: Ints, begin: int, scope: Scope, rows: Ints, bags: Bags, scratch: Scratch
+    nodes: Ints,
+    begin: int,
+    scope: Scope,
+    deciders: Deciders,
+    rows: Ints,
+    bags: Bags,
+    scratch: Scratch,
 ) -> int:
     """Put credited events of bags on the output; returns where it had to stop, or how many.
 
     `scope` is the first move of this step, or has the time ABSENT.  Of what starts before it
-    only the decider's events are published: the rest would be removed at once, unless the
+    only events of the one decider are published: the rest would be removed at once, unless the
     decider was promoted and need not know it.
     """
     for k in range(begin, nodes.size):
@@ -94,9 +100,9 @@ def publish_bags(
             continue
         start = rows[node, START]
         best = rows[node, ENDS + bags.records[record, CREDITED_BY]]
-        decides = start < scope.time and not is_unsure(start, scope)
-        if decides:
-            best = rows[node, ENDS + scope.decider]
+        decides = start < scope.time and not scope.gaps
+        if decides and not is_unsure(start, deciders.guarantee[0], scope):
+            best = rows[node, ENDS + deciders.replica[0]]
         else:
             for column in range(ENDS, rows.shape[1]):
                 if total(bags, rows[node, column]) > total(bags, best):

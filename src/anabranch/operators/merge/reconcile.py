@@ -7,6 +7,10 @@ When a decider goes from `frontier` to `time`, an event that starts before `time
 * is removed or unknown there, and starts before `frontier`: stays, for it was promised (L4);
 * is removed or unknown there, and does not: leaves the output.
 
+Where replicas may have gaps, all joined replicas decide (`Deciders`): a removal by any of them
+counts before an event, else the furthest replica that has the event decides, and a replica that
+never mentioned it has no say.
+
 With `shrink_only` an event that becomes half frozen gets the decider's end at once, while it
 can still be removed and inserted anew (L14).  A policy that never removes events (`keeps`)
 treats each as promised.  A decider that was promoted need not know what ends before its
@@ -25,7 +29,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, Ints
+from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
 from anabranch.batch.index import LOW, START
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.merge.judge import is_alive
@@ -60,21 +64,40 @@ COUNTS: Final = 9
 
 
 class Scope(NamedTuple):
-    """One move of the frontier: on whose behalf, from where to where, and by which rules.
+    """One move of the frontier: from where to where, and by which rules.
 
-    `guarantee`: the decider may omit, or have wrongly, what ends before (ABSENT: it is
-    complete, L9); a guarantee beyond the frontier is that of a replica that was promoted.
-    `queued`: so many of the visited events came from the list of what is due.
+    `gaps`: replicas may lack what others have; then an event that becomes half frozen needs as
+    many replicas as `needed`.  `queued`: so many of the visited events came from the list of
+    what is due.
     """
 
-    decider: int
     frontier: int
     time: int
     mark: int
-    guarantee: int
     shrink_only: bool
     keeps: bool
+    gaps: bool
+    needed: int
     queued: int = 0
+
+
+class Deciders(NamedTuple):
+    """On whose behalf the frontier moves: its leader, or where there are gaps all who joined.
+
+    The most advanced replica comes first.  `guarantee`: it may omit, or have wrongly, what ends
+    before (ABSENT: it is complete, L9); a guarantee beyond the frontier is that of a replica
+    that was promoted.  `reached`: its frontier.  `decides` has a place for every replica.
+    """
+
+    replica: Ints
+    guarantee: Ints
+    reached: Ints
+    decides: Mask
+
+
+LACKS: Final = 0
+ALONE: Final = 1
+"""The rows of `Found.gaps`: events that each replica lacks, and those that it alone has."""
 
 
 class Found(NamedTuple):
@@ -83,6 +106,7 @@ class Found(NamedTuple):
     lists: Ints
     pends: Ints
     counts: Ints
+    gaps: Ints
 
     def listed(self, what: int) -> Ints:
         """One of the lists."""
@@ -92,12 +116,19 @@ class Found(NamedTuple):
 def nothing_found(events: int, replicas: int) -> Found:
     """Room for visits of so many events."""
     lists, counts = np.empty((LISTS, events), np.int64), np.zeros(COUNTS, np.int64)
-    return Found(lists, np.empty((3, events * replicas), np.int64), counts)
+    pends, gaps = np.empty((3, events * replicas), np.int64), np.zeros((2, replicas), np.int64)
+    return Found(lists, pends, counts, gaps)
 
 
 @kernel
 def visit_all(
-    ids: Ints, scope: Scope, rows: Ints, changed: Ints, missing: Ints, found: Found
+    ids: Ints,
+    scope: Scope,
+    deciders: Deciders,
+    rows: Ints,
+    changed: Ints,
+    missing: Ints,
+    found: Found,
 ) -> None:
     """Visit these rows; bags are listed, and left to `bag_reconcile`."""
     counts, time = found.counts, scope.time
@@ -110,23 +141,28 @@ def visit_all(
         if flags & BAG:
             put(found, BAGS, node)
             continue
-        cell = rows[node, ENDS + scope.decider]
-        end = heeded(start, cell, scope)
-        after = agreed(start, end, out, scope)
-        if out != ABSENT and not flags & CONFLICT and denies(start, end, scope):
+        who, end = opinion(rows, node, deciders, scope)
+        decider, guarantee = deciders.replica[who], deciders.guarantee[who]
+        after = agreed(start, end, out, guarantee, scope)
+        if out != ABSENT and not flags & CONFLICT and denies(start, end, guarantee, scope):
             note_conflict(rows, node, flags, missing)
             flags |= CONFLICT
             counts[CONFLICTS] += 1
-        if cell == ABSENT and is_gap(rows, node, flags, scope):
+        # An event may be on the list of what is due twice.
+        if scope.gaps and after != ABSENT and not flags & HALF_FROZEN:
+            count_gaps(rows, node, deciders, found)
+        if rows[node, ENDS + decider] == ABSENT and is_gap(rows, node, guarantee, scope):
             put(found, GAPS, node)
         if after != out:
             put(found, CHANGED, node)
             if out == ABSENT:
-                rows[node, RANK] = scope.decider
+                rows[node, RANK] = decider
             if after > out:
                 counts[PENDS] = pend_row(rows, node, out, after, found.pends, counts[PENDS])
         removed = after == ABSENT and end == start
         flags = pass_by(rows, node, flags, after, removed, scope, missing, found)
+        if scope.gaps:
+            pend_again(rows, node, flags, min(out, after), deciders, scope, found)
         if k < scope.queued and not flags & DONE:
             put(found, STAYS, node)
         if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
@@ -163,20 +199,43 @@ def pass_by(
 
 
 @part
-def is_unsure(start: int, scope: Scope) -> bool:
-    """Whether a promoted decider need not know this event."""
-    return max(start, scope.frontier) < scope.guarantee
+def opinion(rows: Ints, node: int, deciders: Deciders, scope: Scope) -> tuple[int, int]:
+    """Who decides on an event, and with which end; ABSENT: nobody has it, or too few.
+
+    The reference is `reference.r3.MergeR3._opinion`.
+    """
+    start, votes, first, end = rows[node, START], 0, 0, ABSENT
+    frontier = scope.frontier
+    for k in range(deciders.replica.size):
+        cell = rows[node, ENDS + deciders.replica[k]]
+        theirs = heeded(start, cell, deciders.guarantee[k], scope)
+        if theirs == start:
+            return k, theirs
+        if theirs != ABSENT:
+            votes += 1
+            # What ended before the frontier was decided on when the frontier passed it.
+            if votes == 1 or end < frontier <= theirs:
+                first, end = k, theirs
+    if votes < scope.needed and start >= frontier:
+        return 0, ABSENT
+    return first, end
 
 
 @part
-def heeded(start: int, cell: int, scope: Scope) -> int:
+def is_unsure(start: int, guarantee: int, scope: Scope) -> bool:
+    """Whether a promoted decider need not know this event."""
+    return max(start, scope.frontier) < guarantee
+
+
+@part
+def heeded(start: int, cell: int, guarantee: int, scope: Scope) -> int:
     """The decider's end; ABSENT where it may be wrong about an event that is half frozen."""
-    is_open = start >= scope.frontier or cell >= min(scope.frontier, scope.guarantee)
+    is_open = start >= scope.frontier or cell >= min(scope.frontier, guarantee)
     return cell if is_open else ABSENT
 
 
 @part
-def agreed(start: int, end: int, out: int, scope: Scope) -> int:
+def agreed(start: int, end: int, out: int, guarantee: int, scope: Scope) -> int:
     """The end that an event has on the output when this decider, who has `end`, has decided."""
     is_free = start >= scope.frontier and not scope.keeps
     if end > start:
@@ -185,30 +244,83 @@ def agreed(start: int, end: int, out: int, scope: Scope) -> int:
         return wanted if is_due or (scope.shrink_only and is_free) else out
     if out == ABSENT:
         return out
-    if is_unsure(start, scope) and (end == ABSENT or not is_free):
+    if is_unsure(start, guarantee, scope) and (end == ABSENT or not is_free):
         # It need not know what ends before its guarantee, and denies what ends later.
-        return min(out, scope.guarantee)
+        return min(out, guarantee)
     return ABSENT if is_free else out
 
 
 @part
-def denies(start: int, end: int, scope: Scope) -> bool:
+def denies(start: int, end: int, guarantee: int, scope: Scope) -> bool:
     """Whether the decider contradicts the output, which cannot follow it."""
     if end > start:
         return end < scope.frontier
+    if end == ABSENT and scope.gaps:
+        return False
     is_free = start >= scope.frontier and not scope.keeps
-    return not is_free and not is_unsure(start, scope)
+    return not is_free and not is_unsure(start, guarantee, scope)
 
 
 @part
-def is_gap(rows: Ints, node: int, flags: int, scope: Scope) -> bool:
-    """Whether the decider, who never mentioned this event, should know it by now."""
+def is_gap(rows: Ints, node: int, guarantee: int, scope: Scope) -> bool:
+    """Whether the one decider, who never mentioned this event, should know it by now."""
     start, out = rows[node, START], rows[node, OUT]
-    if is_unsure(start, scope):
+    if scope.gaps or is_unsure(start, guarantee, scope):
         return False
-    if flags & HALF_FROZEN:
+    if rows[node, FLAGS] & HALF_FROZEN:
         return bool(out < scope.time)
     return bool(out != ABSENT) or is_alive(rows, node)
+
+
+@part
+def count_gaps(rows: Ints, node: int, deciders: Deciders, found: Found) -> None:
+    """Count who lacks an event that the frontier passes, or alone has it.
+
+    A replica that may still bring it, or need not know it, is no evidence.
+    """
+    start, count = rows[node, START], deciders.replica.size
+    having, lacking, last = 0, 0, 0
+    for k in range(count):
+        if rows[node, ENDS + deciders.replica[k]] > start:
+            having += 1
+            last = deciders.replica[k]
+    if having in (0, count):
+        return
+    for k in range(count):
+        if rows[node, ENDS + deciders.replica[k]] > start:
+            continue
+        if deciders.guarantee[k] <= start < deciders.reached[k]:
+            found.gaps[LACKS, deciders.replica[k]] += 1
+            lacking += 1
+    if lacking > 0:
+        put(found, GAPS, node)
+    if having == 1 and lacking == count - 1:
+        found.gaps[ALONE, last] += 1
+
+
+@part
+def pend_again(
+    rows: Ints,
+    node: int,
+    flags: int,
+    out: int,
+    deciders: Deciders,
+    scope: Scope,
+    found: Found,
+) -> None:
+    """List the deciders again that give the event an earlier end than the output has.
+
+    Their entries have been taken from the lists, though another replica decided.
+    """
+    for replica in range(deciders.decides.size if not flags & DONE else 0):
+        end = rows[node, ENDS + replica]
+        if not deciders.decides[replica] or end == ABSENT or end >= min(out, scope.time):
+            continue
+        if flags & CONFLICT and end == rows[node, START]:
+            continue
+        at = found.counts[PENDS]
+        found.pends[0, at], found.pends[1, at], found.pends[2, at] = replica, end, node
+        found.counts[PENDS] = at + 1
 
 
 @part

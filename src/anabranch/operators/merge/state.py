@@ -37,7 +37,7 @@ from anabranch.operators.merge.layout import (
     SHOWN,
     WITHDRAWN,
 )
-from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.members import Members, lagged
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.merge.reconcile import list_unreferenced
 from anabranch.operators.state.blocks import Saved
@@ -206,8 +206,12 @@ class MergeState(MergeLane):
         check_bags(self.nodes.bags, self.nodes.rows, bags)
         self._check_singles()
         self._check_bags(bags)
-        joined = self.members.trusted(self.frontier)
-        reached = self.members.lagging(self.policy.stable_lag)[joined]
+        reached = self.members.lagging(self.policy.stable_lag)
+        if self.policy.gaps:
+            reach = self.members.reach(self.frontier, wait=self.policy.wait)
+            reached = lagged(np.array([reach]), self.policy.stable_lag)
+        else:
+            reached = reached[self.members.trusted(self.frontier)]
         assert (reached <= self.frontier).all(), f"behind {reached}: {self!r}"
         names = self.members.names
         assert len(set(names)) == len(names), f"a name twice: {names}"

@@ -8,8 +8,8 @@ the cut into steps, the history is that of the element-by-element form (`referen
     locate     which event each element is about
     judge      each element against its own replica's promises, in order
     publish    events that nobody had brought before
-    reconcile  on behalf of the replica that moves the frontier; again, if that lets a joining
-               replica join which is further still
+    reconcile  on behalf of the replica that moves the frontier, or where there are gaps of all
+               that joined; again, if that lets a joining replica join which is further still
     govern     instead of publish, after reconcile, if the policy asks for more than the default
     emit       what readers have not seen yet, and every element's bucket
 
@@ -37,6 +37,8 @@ from anabranch.operators.merge.emit import Output
 from anabranch.operators.merge.finish import StepWork, explain_step, result_of, settle
 from anabranch.operators.merge.layout import ENDS, HALF_FROZEN, OUT, RANK, SHOWN
 from anabranch.operators.merge.locate import Located, locate
+from anabranch.operators.merge.members import Members, lagged
+from anabranch.operators.merge.policy import Quorum
 from anabranch.operators.merge.publish import no_pends, pend_all, publish_all, publish_bags
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.state.events import ABSENT, FLAGS
@@ -91,7 +93,10 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
     splits = state.policy.shrink_only and not govern.keeps(state.policy)
     output = Output(state.frontier, splits=splits)
     reasons = np.empty(count, np.int8)
-    return StepWork(state.frontier, elements, ledger, located.created, reasons, output)
+    work = StepWork(state.frontier, elements, ledger, located.created, reasons, output)
+    work.decided = np.zeros(len(members), np.bool_)
+    work.gap_counts = np.zeros((2, len(members)), np.int64)
+    return work
 
 
 def _elements(batches: Sequence[Batch], located: Located, replica: Ints) -> judge.Elements:
@@ -144,26 +149,51 @@ def _publish_bags(state: MergeState, work: StepWork) -> None:
     if not work.bags:
         return
     nodes, ids, at = state.nodes, frozen_rows(work.bags[0]), 0
-    leader = state.members.leader(state.frontier, lag=state.policy.stable_lag)
-    scope = _scope(state, leader)
+    scope, deciders = _move(state) or _no_move(state)
     while True:
-        at = int(publish_bags(ids, at, scope, nodes.rows, nodes.bags, work.scratch))
+        rows, bags = nodes.rows, nodes.bags
+        at = int(publish_bags(ids, at, scope, deciders, rows, bags, work.scratch))
         if at == len(ids):
             break
         _make_room(state, work, int(ids[at]))
     state.agenda.schedule_bags(nodes, ids, state.frontier)
 
 
-def _scope(state: MergeState, leader: int | None) -> reconcile.Scope:
-    """The move of the frontier that this leader makes; without one, no move."""
-    decider, time, guarantee = 0, ABSENT, ABSENT
-    if leader is not None:
-        decider = leader
-        time = int(state.members.lagging(state.policy.stable_lag)[leader])
-        guarantee = state.members.complete_from(leader)
-    policy = state.policy
-    rules = (policy.shrink_only, govern.keeps(policy))
-    return reconcile.Scope(decider, state.frontier, time, state.mark, guarantee, *rules)
+def _move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciders] | None:
+    """How far the frontier may move now, and on whose behalf; None if it cannot."""
+    members, policy, frontier = state.members, state.policy, state.frontier
+    if policy.gaps:
+        members.catch_up(frontier)
+        rows = members.furthest_first(frontier)
+        reach = np.array([members.reach(frontier, wait=policy.wait)])
+        time = int(lagged(reach, policy.stable_lag)[0])
+        if time <= frontier:
+            return None
+    else:
+        leader = members.leader(frontier, lag=policy.stable_lag)
+        if leader is None:
+            return None
+        rows, time = np.array([leader]), int(members.lagging(policy.stable_lag)[leader])
+    return _scope(state, time), _deciders(members, rows)
+
+
+def _no_move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciders]:
+    return _scope(state, ABSENT), _deciders(state.members, _NONE)
+
+
+def _scope(state: MergeState, time: int) -> reconcile.Scope:
+    policy, needed = state.policy, 1
+    if policy.gaps and isinstance(policy.inserts, Quorum):
+        needed = policy.inserts.needed(int(state.members.joined(state.frontier).sum()))
+    rules = (policy.shrink_only, govern.keeps(policy), policy.gaps, needed)
+    return reconcile.Scope(state.frontier, time, state.mark, *rules)
+
+
+def _deciders(members: Members, rows: Ints) -> reconcile.Deciders:
+    guarantee = np.maximum(members.guarantee, members.promoted)[rows]
+    decides = np.zeros(len(members), np.bool_)
+    decides[rows] = True
+    return reconcile.Deciders(*map(frozen, (rows, guarantee, members.frontier[rows], decides)))
 
 
 def _make_room(state: MergeState, work: StepWork, node: int) -> None:
@@ -179,22 +209,31 @@ def _make_room(state: MergeState, work: StepWork, node: int) -> None:
 def _decide(state: MergeState, work: StepWork) -> None:
     """Move the frontier as far as the joined replicas allow.
 
-    More than one decides only if a stable lets a joining replica join that is further still.
-    What that replica never promised to know must be decided by the one before it (L9).
+    More than one move is made only if a stable lets a joining replica join that is further
+    still.  What that replica never promised to know must be decided by those before it (L9).
     """
-    lag, new = state.policy.stable_lag, work.ledger.new[: int(work.ledger.numbers[judge.NEW])]
-    while (leader := state.members.leader(state.frontier, lag=lag)) is not None:
-        scope = _scope(state, leader)
-        found = _reconcile(state, work, scope, new)
+    new = work.ledger.new[: int(work.ledger.numbers[judge.NEW])]
+    while (move := _move(state)) is not None:
+        scope, deciders = move
+        found = _reconcile(state, work, scope, deciders, new)
         new = new[:0]
+        work.leaders.append(_mover(state, work, deciders))
+        work.decided[deciders.replica] = True
         state.frontier = scope.time
-        work.leaders.append(leader)
         work.done.append(found.listed(reconcile.ENDED))
-        work.gaps.append((leader, found.listed(reconcile.GAPS)))
+        work.add_gaps(state.nodes, scope, deciders, found)
         work.changed.append(found.listed(reconcile.CHANGED))
         work.conflicts += int(found.counts[reconcile.CONFLICTS])
         work.visits += int(found.counts[reconcile.VISITS])
     _enqueue(state, new)
+
+
+def _mover(state: MergeState, work: StepWork, deciders: reconcile.Deciders) -> int:
+    """Whose stable moved the frontier: where it waits for all, the slowest that came now."""
+    came = work.ledger.last_stable[deciders.replica] != NOBODY
+    is_awaited = state.members.awaited(state.frontier)[deciders.replica]
+    movers = deciders.replica[came & is_awaited]
+    return int(movers[-1] if len(movers) else deciders.replica[0])
 
 
 def _enqueue(state: MergeState, new: Ints) -> None:
@@ -203,52 +242,82 @@ def _enqueue(state: MergeState, new: Ints) -> None:
 
 
 def _reconcile(
-    state: MergeState, work: StepWork, scope: reconcile.Scope, new: Ints
+    state: MergeState,
+    work: StepWork,
+    scope: reconcile.Scope,
+    deciders: reconcile.Deciders,
+    new: Ints,
 ) -> reconcile.Found:
-    """Make the output agree with the decider wherever it could not be done later.
+    """Make the output agree with who decides wherever it could not be done later.
 
     `new` are events that are on no list yet.
     """
     nodes, agenda, time = state.nodes, state.agenda, scope.time
+    is_promoted = bool(deciders.guarantee[0] > scope.frontier)
     if time == FOREVER_UNITS:
         queued, noted = nodes.living(), new[:0]
     else:
         # A column first, then its rows: NumPy takes a third of the time of both at once.
         start = nodes.rows[:, START][new]
         _enqueue(state, new[start >= time])
-        if scope.guarantee > scope.frontier:
+        if is_promoted:
             # A promoted replica cuts what it does not know, due or not.
-            queued, noted = nodes.living(), new[:0]
+            queued = nodes.living()
         else:
             queued = np.concatenate([new[start < time], agenda.due.pop_before(time)])
-            pending = agenda.pending[scope.decider].pop_before(time)
-            noted = np.concatenate([pending, agenda.unmentioned(scope.decider)])
+        noted = _noted(state, scope, deciders, queued, is_promoted=is_promoted)
     ids = frozen_rows(np.concatenate([queued, noted]))
     found = reconcile.nothing_found(len(ids), len(agenda.pending))
     scope = scope._replace(queued=len(queued))
-    reconcile.visit_all(ids, scope, nodes.rows, nodes.changed, agenda.missing, found)
+    rows, changed = nodes.rows, nodes.changed
+    reconcile.visit_all(ids, scope, deciders, rows, changed, agenda.missing, found)
     if found.counts[reconcile.BAGS]:
-        _visit_bags(state, work, scope, found)
+        _visit_bags(state, work, scope, deciders, found)
     stays = found.listed(reconcile.STAYS)
     agenda.due.push(nodes.rows[:, OUT][stays], stays)
     agenda.pass_by(found.listed(reconcile.PASSES))
-    if scope.guarantee <= scope.frontier or time == FOREVER_UNITS:
+    if not scope.gaps and (not is_promoted or time == FOREVER_UNITS):
         # What a promoted replica need not know yet is to be looked at again.
-        agenda.looked(scope.decider)
+        agenda.looked(int(deciders.replica[0]))
     agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])
     agenda.visits += int(found.counts[reconcile.VISITS])
     return found
 
 
+def _noted(
+    state: MergeState,
+    scope: reconcile.Scope,
+    deciders: reconcile.Deciders,
+    queued: Ints,
+    *,
+    is_promoted: bool,
+) -> Ints:
+    """The events that are not due, and about which a decider contradicts the output."""
+    agenda, leader = state.agenda, int(deciders.replica[0])
+    if scope.gaps:
+        pending = [agenda.pending[row].pop_before(scope.time) for row in deciders.replica]
+        # Each once: a visit lists every decider again that still contradicts.
+        found: Ints = np.setdiff1d(np.concatenate(pending), queued)
+        return found
+    if is_promoted:
+        return queued[:0]
+    pending = [agenda.pending[leader].pop_before(scope.time), agenda.unmentioned(leader)]
+    return np.concatenate(pending)
+
+
 def _visit_bags(
-    state: MergeState, work: StepWork, scope: reconcile.Scope, found: reconcile.Found
+    state: MergeState,
+    work: StepWork,
+    scope: reconcile.Scope,
+    deciders: reconcile.Deciders,
+    found: reconcile.Found,
 ) -> None:
     nodes, at = state.nodes, 0
     ids = np.unique(found.listed(reconcile.BAGS))
     rows, changed, missing = nodes.rows, nodes.changed, state.agenda.missing
     while True:
         room = (nodes.bags, work.scratch, found)
-        at = int(visit_bags(frozen(ids), at, scope, rows, changed, missing, *room))
+        at = int(visit_bags(frozen(ids), at, scope, deciders, rows, changed, missing, *room))
         if at == len(ids):
             break
         _make_room(state, work, int(ids[at]))

@@ -10,11 +10,15 @@ smallest guarantee is promoted: joined early, though it need not know what ends 
 guarantee.  Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong
 (D5); at all others the output is right.
 
+Where replicas may have gaps, the output waits for all joined replicas and not only for the
+first (`Membership.reach`).  One that was passed over is not waited for, until it has moved and
+has reached the output's frontier.
+
 Papers: LMerge V-B, with errata L8, L9 and D5.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -32,8 +36,9 @@ class Replica:
     """One attachment, as we know it.  While it joins, `frontier` is its pending stable.
 
     `highest_start` is that of its inserts.  `promoted_from` is the guarantee of one that was
-    promoted: it need not know what ends before that.  For R0 to R2: `brought` is what it has of
-    the current start, `held` are the inserts that wait while it joins.
+    promoted: it need not know what ends before that.  `passed_at` is where one was that the
+    output does not wait for.  For R0 to R2: `brought` is what it has of the current start,
+    `held` are the inserts that wait while it joins.
     """
 
     key: Attachment
@@ -42,6 +47,7 @@ class Replica:
     last_seq: int | None = None
     highest_start: Time = NEVER
     promoted_from: Time = NEVER
+    passed_at: Time | None = None
     brought: Counter[Hashable] = field(default_factory=Counter)
     held: deque[Insert] = field(default_factory=deque)
 
@@ -135,6 +141,28 @@ class Membership:
         """The joined replica with the greatest frontier (of equals, the one before)."""
         return first_of(self.joined(frontier), lambda one: one.frontier, before)
 
+    def pass_over(self, name: str) -> None:
+        """Do not wait for this replica until it has caught up."""
+        if name in self.replicas:
+            self.replicas[name].passed_at = self.replicas[name].frontier
+
+    def reach(self, frontier: Time, *, wait: Time | None) -> Time:
+        """How far the output may be final, if any joined replica may have what others lack.
+
+        That is the least of their frontiers, but at least the greatest less `wait`.  One that
+        has ended (FOREVER) is at no time from which a distance could be measured.
+        """
+        joined = self.joined(frontier)
+        for one in joined:
+            has_moved = one.passed_at is not None and one.frontier > one.passed_at
+            if has_moved and one.frontier >= frontier:
+                one.passed_at = None
+        least = min((one.frontier for one in joined if one.passed_at is None), default=NEVER)
+        if wait is None:
+            return least
+        moving = [one.frontier for one in joined if one.frontier != FOREVER]
+        return max(least, max(moving, default=NEVER) - wait)
+
     def alarm(self, frontier: Time) -> Alarm | None:
         """Who waits, if nobody is joined and somebody is attached."""
         if not self.replicas or self.joined(frontier):
@@ -167,7 +195,9 @@ class ReferenceMerge:
 
     `settled` are the identities that are final and that a replica may still mention, with their
     last end.  `missing` has (replica, identity) for each identity of the output that a deciding
-    replica never mentioned, when it became half frozen or was frozen.
+    replica never mentioned, when it became half frozen or was frozen; where replicas may have
+    gaps, for each joined replica and each event that it lacks.  `alone` counts the events that
+    only one of several replicas had.
     """
 
     def __init__(self) -> None:
@@ -176,6 +206,7 @@ class ReferenceMerge:
         self.settled: dict[Identity, Time] = {}
         self.conflicts = 0
         self.missing: list[tuple[str, Identity]] = []
+        self.alone: Counter[str] = Counter()
 
     @property
     def replicas(self) -> dict[str, Replica]:
@@ -195,6 +226,24 @@ class ReferenceMerge:
     def is_joined(self, replica: str) -> bool:
         """Whether this replica's stables count (erratum L9: from frontier >= guarantee on)."""
         return self.replicas[replica].is_joined(self.frontier)
+
+    def _count_gaps(self, identity: Identity, events: Mapping[Attachment, int]) -> None:
+        """Count who lacks events that the frontier passes, or alone has them.
+
+        `events` are how many each replica has.  A replica that may still bring them (it was
+        not waited for), or that was promoted and need not know them, is no evidence.
+        """
+        start = identity.start
+        joined = [one for one in self.replicas.values() if one.is_joined(self.frontier)]
+        sure = [one for one in joined if one.complete_from <= start < one.frontier]
+        most = max((events.get(one.key, 0) for one in joined), default=0)
+        for one in sure:
+            self.missing += [(one.name, identity)] * (most - events.get(one.key, 0))
+        first = next((one for one in joined if events.get(one.key, 0) == most), None)
+        others = [one for one in joined if one is not first]
+        if first is not None and others and all(one in sure for one in others):
+            more = most - max(events.get(one.key, 0) for one in others)
+            self.alone[first.name] += more
 
     def _too_late(self, identity: Identity) -> Reason:
         return Reason.SETTLED if identity in self.settled else Reason.LATE

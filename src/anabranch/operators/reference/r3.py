@@ -9,6 +9,10 @@ freeze a wrong one:
     on a stable that moves it, the replica that sent it decides: every event that starts before
     the stable is made to agree with it on the output, if that could not be done later.
 
+Where replicas may have gaps (`policy.gaps`), the frontier waits for all joined replicas, and
+all of them decide together (`_opinion`): a removal by any of them counts before an event, the
+end is that of the furthest replica that has the event, and a replica without it has no say.
+
 That is the default; a `Policy` may hold events back, follow ends earlier, stay behind the
 leader, or never lengthen (`policy`, `r3_view`).  Whatever it is, the above is what is owed
 before the frontier moves.  Replicas attach and detach at any time (`membership`).
@@ -39,7 +43,7 @@ from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
 from anabranch.model.notation import show_element
 from anabranch.model.time import FOREVER, Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
-from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
+from anabranch.operators.merge.policy import DEFAULT, Policy, Quorum, Violations
 from anabranch.operators.reference.membership import Replica
 from anabranch.operators.reference.r3_output import Node
 from anabranch.operators.reference.r3_view import Governed
@@ -74,6 +78,12 @@ class MergeR3(Governed):
         if left is not None:
             self._forget(left)
             self._regroup()
+        return Change(*self._flush())
+
+    def pass_over(self, replica: str) -> Change:
+        """Do not wait for this replica until it has caught up."""
+        self.members.pass_over(replica)
+        self._regroup()
         return Change(*self._flush())
 
     def check(self) -> None:
@@ -185,7 +195,10 @@ class MergeR3(Governed):
         before = self.frontier
         # One stable may let a joining replica join, whose pending stable then counts as well.
         while leader := self.members.leader(self.frontier):
-            time = leader.frontier - self.policy.stable_lag
+            time = leader.frontier
+            if self.policy.gaps:
+                time = self.members.reach(self.frontier, wait=self.policy.wait)
+            time -= self.policy.stable_lag
             if time <= self.frontier:
                 break
             self._reconcile(leader, time)
@@ -196,14 +209,19 @@ class MergeR3(Governed):
     def _reconcile(self, leader: Replica, time: Time) -> None:
         """Emit what is owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
-            theirs = node.ends.get(leader.key)
-            if theirs is None and self._is_gap(identity.start, node, leader, time):
+            decider, theirs = leader, node.ends.get(leader.key)
+            if self.policy.gaps:
+                decider, theirs = self._opinion(identity.start, node, leader)
+            elif theirs is None and self._is_gap(identity.start, node, leader, time):
                 self.missing.append((leader.name, identity))
-            end = self._agreed_end(identity.start, node, leader, time)
+            end = self._agreed_end(identity.start, node, decider, theirs, time)
             if node.output_end is None and end > identity.start:
-                self._show(identity, node, end, credit=leader.key)
+                self._show(identity, node, end, credit=decider.key)
             else:
                 self._change(identity, node, end)
+            if self.policy.gaps and identity.start >= self.frontier and end > identity.start:
+                has_it = {key: int(one > identity.start) for key, one in node.ends.items()}
+                self._count_gaps(identity, has_it)
             if end < time or time == FOREVER:
                 is_removed = theirs is not None
                 for key in list(node.held):
@@ -213,27 +231,56 @@ class MergeR3(Governed):
                 if end > identity.start or is_removed:
                     self.settled[identity] = end
 
-    def _agreed_end(self, start: Time, node: Node, leader: Replica, time: Time) -> Time:
+    def _opinion(self, start: Time, node: Node, leader: Replica) -> tuple[Replica, Time | None]:
+        """Who decides on an event where replicas may have gaps, and with which end.
+
+        None: nobody has it, or too few for a quorum, which only counts while it is free.
+        """
+        joined = self.members.joined(self.frontier)
+        known = [(one, self._heeded(start, node.ends.get(one.key), one)) for one in joined]
+        removing = [one for one, end in known if end == start]
+        if removing:
+            return max(removing, key=lambda one: one.frontier), start
+        having = [(one, end) for one, end in known if end is not None and end > start]
+        inserts, needed = self.policy.inserts, 1
+        if isinstance(inserts, Quorum) and start >= self.frontier:
+            needed = inserts.needed(len(joined))
+        if len(having) < needed:
+            return leader, None
+        # What ended before the frontier was decided on when the frontier passed it.
+        return max(having, key=lambda pair: (pair[1] >= self.frontier, pair[0].frontier))
+
+    def _heeded(self, start: Time, theirs: Time | None, decider: Replica) -> Time | None:
+        """The end of a replica; None where it may be wrong about a half-frozen event.
+
+        What ends before its guarantee a replica may have wrongly (L9).
+        """
+        if theirs is None or start >= self.frontier:
+            return theirs
+        return None if theirs < min(self.frontier, decider.complete_from) else theirs
+
+    def _agreed_end(
+        self, start: Time, node: Node, decider: Replica, theirs: Time | None, time: Time
+    ) -> Time:
         """The end on the output when its frontier is at `time`; the start: not there."""
-        theirs, shown = node.ends.get(leader.key), node.output_end
+        shown = node.output_end
         if shown is None:
             return start if theirs is None else theirs
-        if start < self.frontier and theirs is not None:
-            # What ends before its guarantee a replica may have wrongly (L9).
-            theirs = None if theirs < min(self.frontier, leader.complete_from) else theirs
+        theirs = self._heeded(start, theirs, decider)
         if theirs is not None and theirs > start:
             end = max(theirs, self.frontier)
             self._note_conflict(node, real=end > theirs)
             if self.policy.shrink_only and self._may_remove(start):
                 return end
             return shown if min(end, shown) >= time else end
-        is_unsure = max(start, self.frontier) < leader.complete_from
+        is_unsure = max(start, self.frontier) < decider.complete_from
         if is_unsure and (theirs is None or not self._may_remove(start)):
             # It need not know what ends before its guarantee, and denies what ends later.
-            return min(shown, leader.complete_from)
+            return min(shown, decider.complete_from)
         if self._may_remove(start):
             return start
-        self._note_conflict(node, real=True)
+        # Where replicas may have gaps, one that lacks an event does not deny it.
+        self._note_conflict(node, real=theirs is not None or not self.policy.gaps)
         return shown
 
     def _is_gap(self, start: Time, node: Node, leader: Replica, time: Time) -> bool:

@@ -10,6 +10,11 @@ freeze a wrong one:
     before the stable is made to agree with it on the output, as far as that could not be done
     later (`r4_agree`).
 
+Where replicas may have gaps (`gaps`), the frontier waits for all joined replicas, and the one
+with the most open events of an identity decides on it; but one that removed all of them
+decides first.  Of an identity that is half frozen, events that one side lacks are no
+contradiction.
+
 Errata applied: L4 (what is half frozen on the output stays, and is never cut below its
 frontier), L8 (entries belong to an attachment, and leave with it), L9 (a joining replica's
 stables wait until the output reaches its guarantee), L10 (a removal only decrements; a replica
@@ -39,7 +44,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
-from anabranch.model.time import FOREVER, Time
+from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import Outcome, Reason
 from anabranch.operators.reference.membership import Attachment, ReferenceMerge, Replica
 from anabranch.operators.reference.r4_agree import Change, heeded, is_denied, owed, spared
@@ -58,12 +63,20 @@ class MergeR4(ReferenceMerge):
     """The state of the reference merge; `push` is the only step."""
 
     def __init__(
-        self, *, shrink_only: bool = False, stable_lag: int = 0, promote: bool = False
+        self,
+        *,
+        shrink_only: bool = False,
+        stable_lag: int = 0,
+        promote: bool = False,
+        gaps: bool = False,
+        wait: Time | None = None,
     ) -> None:
         super().__init__()
         self.shrink_only = shrink_only
         self.stable_lag = stable_lag
         self.promotes = promote
+        self.gaps = gaps
+        self.wait = wait
         self.nodes: dict[Identity, Node] = {}
 
     def attach(
@@ -80,6 +93,11 @@ class MergeR4(ReferenceMerge):
     def detach(self, replica: str) -> tuple[Element, ...]:
         """Drop what this replica has; what it brought to the output stays."""
         return self._regroup(self.replicas.pop(replica, None))
+
+    def pass_over(self, replica: str) -> tuple[Element, ...]:
+        """Do not wait for this replica until it has caught up."""
+        self.members.pass_over(replica)
+        return self._regroup(None)
 
     def _regroup(self, left: Replica | None) -> tuple[Element, ...]:
         """After replicas came or left: who leads now, and what follows from that."""
@@ -144,7 +162,10 @@ class MergeR4(ReferenceMerge):
         """Move the output's frontier as far as the joined replicas allow."""
         # One stable may let a joining replica join, whose pending stable then counts as well.
         while leader := self.members.leader(self.frontier):
-            time = leader.frontier - self.stable_lag
+            time = leader.frontier
+            if self.gaps:
+                time = self.members.reach(self.frontier, wait=self.wait)
+            time -= self.stable_lag
             if time <= self.frontier:
                 break
             yield from self._reconcile(leader, time)
@@ -155,13 +176,37 @@ class MergeR4(ReferenceMerge):
     def _reconcile(self, leader: Replica, time: Time) -> Iterator[Element]:
         """The elements owed before the output's frontier moves to `time`."""
         for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
-            theirs = node.ends.get(leader.key)
-            yield from self._agree(identity, node, leader, time)
+            decider = self._decider(identity, node, leader) if self.gaps else leader
+            theirs = node.ends.get(decider.key)
+            yield from self._agree(identity, node, decider, time)
+            if self.gaps and identity.start >= self.frontier and node.output:
+                events = {key: ends.total() for key, ends in node.ends.items()}
+                self._count_gaps(identity, events)
             end = max(node.output, default=identity.start)
             if end < time or time == FOREVER:
                 del self.nodes[identity]
                 if node.output or theirs is not None:
                     self.settled[identity] = end
+
+    def _decider(self, identity: Identity, node: Node, leader: Replica) -> Replica:
+        """Who decides on an identity where replicas may have gaps.
+
+        What ended before the frontier in a replica was decided on when the frontier passed it.
+        """
+        start, frontier = identity.start, self.frontier
+        removing: list[tuple[Time, Replica]] = []
+        having: list[tuple[int, Time, Replica]] = []
+        for one in self.members.joined(frontier):
+            since = NEVER if start >= frontier else min(frontier, one.complete_from)
+            ends = node.ends.get(one.key)
+            if ends and max(ends) >= since:
+                is_open = sum(count for end, count in ends.items() if end >= frontier)
+                having.append((is_open, one.frontier, one))
+            elif ends is not None and not ends and start >= since:
+                removing.append((one.frontier, one))
+        if removing:
+            return max(removing, key=lambda found: found[0])[1]
+        return max(having, key=lambda found: found[:2], default=(0, NEVER, leader))[2]
 
     def _agree(
         self, identity: Identity, node: Node, leader: Replica, time: Time
@@ -181,10 +226,13 @@ class MergeR4(ReferenceMerge):
                 if until < end:
                     have = have - Counter([end]) + Counter([until])
                     yield _apply(identity, node, Change(end, until))
+        if not is_free and self.gaps and (theirs is None or theirs):
+            have, want = have - Counter(spared(have, want)), want - Counter(spared(want, have))
         if not is_free and not node.in_conflict:
             node.in_conflict = is_denied(have, want, frontier=self.frontier)
             self.conflicts += node.in_conflict
-        if theirs is None and not is_unsure and (is_free or max(node.output) < time):
+        is_due = is_free or max(node.output, default=time) < time
+        if theirs is None and is_due and not (self.gaps or is_unsure):
             self.missing.append((leader.name, identity))
         for change in owed(have, want, free=is_free, **times, shrink_only=self.shrink_only):
             yield _apply(identity, node, change)

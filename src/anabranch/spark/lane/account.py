@@ -13,7 +13,7 @@ from anabranch.operators.contract import Bucket, InputStatus, StepResult
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, VIOLATIONS
 from anabranch.spark.lane.receive import Received
 from anabranch.spark.pack.parcels import Facts
-from anabranch.spark.progress import BUCKETS, ReplicaCounts, shown
+from anabranch.spark.progress import COUNTS, ReplicaCounts, shown
 
 _COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
 """What a step counts by itself."""
@@ -48,6 +48,9 @@ class Account:
             counts[Bucket.PENDING.word] -= len(held.reasons)
             for bucket in Bucket:
                 counts[bucket.word] += int((held.buckets == bucket).sum())
+        for what, found in (("lacks", result.lacks), ("alone", result.alone)):
+            for name, count in found.items():
+                self._of(name)[what] += count
         self._violators |= dict.fromkeys(result.violators)
 
     def add_counts(self, result: StepResult) -> None:
@@ -81,13 +84,14 @@ class Account:
                 **counts,
                 frontier=shown(by_name[name].frontier) if name in by_name else None,
                 joined=name in by_name and by_name[name].joined,
+                passed_over=name in by_name and by_name[name].passed_over,
                 attached=name in by_name,
             )
             for name, counts in self._rows.items()
         }
 
     def _of(self, replica: str) -> dict[str, int]:
-        return self._rows.setdefault(replica, dict.fromkeys(("rows", *BUCKETS), 0))
+        return self._rows.setdefault(replica, dict.fromkeys(COUNTS, 0))
 
 
 def leader(attached: Sequence[InputStatus]) -> str | None:

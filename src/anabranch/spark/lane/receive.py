@@ -22,7 +22,7 @@ from anabranch.batch.batch import FOREVER_UNITS, STABLE, Batch, Ints, concat
 from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
-from anabranch.spark.pack.parcels import ATTACH, CURRENT, DATA, DETACH, Parcel
+from anabranch.spark.pack.parcels import ATTACH, CURRENT, DATA, DETACH, PASS, Parcel
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +54,14 @@ class Received:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What one step takes: who attaches with which guarantee, what comes, who leaves after."""
+    """What one step takes: who attaches with which guarantee, what comes, who leaves after.
+
+    `passed` are the inputs that are not waited for any more.
+    """
 
     received: list[Received] = field(default_factory=list)
     attached: list[tuple[str, int, int | None]] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
     detached: list[tuple[str, int]] = field(default_factory=list)
     after: list[Received] = field(default_factory=list)
     """Elements of inputs that have left: no longer taken."""
@@ -100,6 +104,7 @@ def _add(made: Round, name: str, number: int, some: Sequence[Parcel], order: Ord
     leaves = [one.log for one in some if one.entry == DETACH]
     data = [one for one in some if one.entry == DATA]
     made.attached.extend((name, number, one.guarantee) for one in attaches)
+    made.passed.extend(name for one in some if one.entry == PASS)
     left = min(leaves, default=FOREVER_UNITS)
     before = [one for one in data if one.log < left or not leaves]
     if before:

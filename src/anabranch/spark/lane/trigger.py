@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Batch, Codes, Ints, concat
+from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints, concat
 from anabranch.errors import ViolationError
 from anabranch.operators.contract import (
     REASONS,
@@ -26,6 +26,7 @@ from anabranch.operators.contract import (
     ControlEntry,
     Detach,
     Inputs,
+    PassOver,
     State,
     StepResult,
 )
@@ -59,6 +60,7 @@ class _Trigger:
     account: Account
     rows: list[LaneRow] = field(default_factory=list)
     output: list[Batch] = field(default_factory=list)
+    log: int = -1
 
     @property
     def first(self) -> State:
@@ -90,6 +92,8 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
     now = _Trigger(number, lane, spec, Account(counting=counting))
     if spec.before is None:
         _take_inputs(now, parcels)
+        # Rows of DataFrames come after all entries of the log, and are none.
+        now.log = max((one.log for one in parcels if one.log < FOREVER_UNITS), default=-1)
     else:
         batch, lane.passed = gathered(parcels, spec.before, lane.passed, spec.schema)
         whole = _from_stage(parcels[0].input, batch)
@@ -123,6 +127,9 @@ def _round(now: _Trigger, one: Round) -> None:
         if attachment > lane.gone.get(name, 0):
             lane.gone.pop(name, None)
             _control(now, Attach(name, attachment, guarantee))
+        lane.steps += 1
+    for name in one.passed:
+        _control(now, PassOver(name))
         lane.steps += 1
     taken = [item for item in one.received if item.attachment > lane.gone.get(item.input, 0)]
     arrivals = tuple(
@@ -290,6 +297,7 @@ def _record(now: _Trigger) -> LaneRecord:
         },
         frontier=shown(now.last.frontier),
         live=now.first.live,
+        log=now.log,
         leader=leader(attached),
         violators=now.account.violators,
     )

@@ -50,6 +50,7 @@ CURRENT: Final = 0
 DATA: Final = "data"
 ATTACH: Final = "attach"
 DETACH: Final = "detach"
+PASS: Final = "pass"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     data     a file of an inbox to read, under this attachment
     attach   a replica, with its guarantee; of one that is attached, a new guarantee
     detach   a replica leaves; it returns with a greater attachment number
+    pass     a merge of copies with gaps does not wait for a replica until it has caught up
 
 Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
 that was found in one look (`together`), unless that is more than a trigger may take: then it is
@@ -32,7 +33,7 @@ from typing import Final
 
 from anabranch.sinks.json_file import read_json, write_json
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH
+from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH, PASS
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
@@ -75,13 +76,17 @@ class Entry:
 
 @dataclass
 class Member:
-    """A replica as the log knows it; `until` is how far its files go that were taken."""
+    """A replica as the log knows it.
+
+    `until` is how far its files go that were taken, `last` the last entry with rows of it.
+    """
 
     attachment: int
     guarantee: int | None
     inbox: int | None = None
     detached: bool = False
     until: int | None = None
+    last: int = -1
 
 
 class ControlLog:
@@ -124,14 +129,23 @@ class ControlLog:
 
     def detach(self, replica: str) -> bool:
         """Detach a replica in all lanes at the next trigger; False if it is not there."""
+        return self._end(DETACH, replica)
+
+    def pass_over(self, replica: str) -> bool:
+        """Do not wait for a replica from the next trigger on; False if it is not there."""
+        return self._end(PASS, replica)
+
+    def _end(self, entry: str, replica: str) -> bool:
+        """Write an entry about a replica that is attached."""
         with self._lock:
             member = self.members.get(replica)
             if member is None and self._implied:
                 member = Member(1, None)
             if member is None or member.detached:
                 return False
-            whose = (replica, member.attachment, None, member.inbox)
-            self._write([Entry(self._next, DETACH, *whose)])
+            guarantee = None if entry == DETACH else member.guarantee
+            whose = (replica, member.attachment, guarantee, member.inbox)
+            self._write([Entry(self._next, entry, *whose)])
             return True
 
     def add_piece(
@@ -202,8 +216,9 @@ class ControlLog:
         guarantee = None if is_gone else entry.guarantee
         before = self.members.get(entry.replica)
         until = entry.until if entry.until is not None or before is None else before.until
+        last = entry.log if entry.entry == DATA else before.last if before else -1
         self.members[entry.replica] = Member(
-            entry.attachment, guarantee, entry.inbox, is_gone, until
+            entry.attachment, guarantee, entry.inbox, is_gone, until, last
         )
         if entry.file is not None and entry.inbox is not None:
             facts = (entry.length or 0, entry.modified or 0)

@@ -60,6 +60,13 @@ class Copies:
         return bool(self.inboxes) or (self.stream is not None and self.stream.has_stables)
 
     @property
+    def may_have_gaps(self) -> bool:
+        """Whether copies may lack rows by default: plain rows, and batches of DataFrames."""
+        if self.stream is None:
+            return False
+        return not self.is_streaming or not self.has_stables
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The columns that order the rows of a DataFrame."""
         return () if self.stream is None else self.stream.order

@@ -52,6 +52,21 @@ def is_active(query: "StreamingQuery | None") -> bool:
         return False
 
 
+def has_backlog(query: "StreamingQuery | None") -> bool:
+    """Whether a trigger runs, or a source has reported rows that no trigger has taken.
+
+    Sources that report nothing about that (files) have none, as far as is known.
+    """
+    try:
+        if query is None or query.status["isTriggerActive"]:
+            return query is not None
+        progress = query.lastProgress
+        sources = progress.sources if progress is not None else []
+        return any(one.latestOffset not in (None, one.endOffset) for one in sources)
+    except Exception:  # Spark is gone: nothing is read any more
+        return False
+
+
 def explain(error: Exception) -> AnabranchError:
     """The error to raise instead of one that Spark raised."""
     if isinstance(error, AnabranchError):

@@ -12,6 +12,7 @@ are; by itself its views are batches of what is there, and `start` follows what 
 """
 
 import logging
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
-from anabranch.batch.schema import ElementSchema
-from anabranch.batch.times import to_seconds
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.batch.times import to_seconds, to_units
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Operator, Route
-from anabranch.operators.merge.choose import Choice, choose, explain_choice
+from anabranch.operators.merge.choose import ORDERED, Choice, choose, explain_choice
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
@@ -40,6 +41,7 @@ from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream, elements
 from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies, agree
+from anabranch.spark.query.patience import WAIT_WALL
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run, new_id
 from anabranch.spark.query.shares import WARN_SHARE
@@ -59,15 +61,32 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is asked of a merge; what is left out is the run's, or chosen for a new run."""
+    """What is asked of a merge; what is left out is the run's, or chosen for a new run.
+
+    `wait` is a distance in application time, as people write it.  `wait_wall` are seconds.
+    """
 
     case: MergeCase | None = None
     policy: Policy | None = None
     lanes: int | None = None
     usual_lanes: int = 1
-    gaps: bool = False
+    gaps: bool | None = None
+    wait: str | int | None = None
+    wait_wall: float = WAIT_WALL
     strict: bool = False
     assume_complete: bool = False
+
+    def settle(self, time: TimeType, *, gaps: bool, kept: Policy | None = None) -> Policy:
+        """The policy: what is asked, then what the run has; `gaps` is usual for the inputs."""
+        base = self.policy or kept or DEFAULT
+        if self.gaps is not None:
+            gaps = self.gaps
+        elif base is kept or base.gaps or self.case in ORDERED:
+            gaps = base.gaps
+        wait = base.wait if gaps else None
+        if self.wait is not None:
+            wait = to_units(str(self.wait), time, option="wait")
+        return replace(base, gaps=gaps, wait=wait)
 
 
 @dataclass(frozen=True)
@@ -86,13 +105,21 @@ def merge(
     case: str = "auto",
     policy: str | Policy | None = None,
     lanes: int | None = None,
-    gaps: bool = False,
+    gaps: bool | None = None,
+    wait: str | int | None = None,
+    wait_wall: str = "5 minutes",
     replicas: Sequence[str] = (),
     assume_complete: bool = False,
     strict: bool = False,
     quarantine: str | Path | None = None,
 ) -> "Merged":
     """Merge copies of one stream: DataFrames, one with a `replica` column, `ab.inbox` folders.
+
+    `gaps`: the output has an event if any copy has it when the output's frontier passes its
+    start, so the frontier waits for the slowest copy; at most `wait` behind the fastest, in
+    application time, and at most `wait_wall` by the clock for a copy that makes no progress.
+    Without gaps the copy that is furthest decides.  The default is True for plain rows
+    (`ab.events`) and batches, else False.
 
     A DataFrame is taken as `ab.elements(df)`, and called as `name=` says, else by its position;
     the replicas of an inbox are called as their folders.  `replicas` are copies of a column
@@ -109,6 +136,8 @@ def merge(
         lanes=lanes,
         usual_lanes=cores(),
         gaps=gaps,
+        wait=wait,
+        wait_wall=to_seconds(wait_wall, option="wait_wall"),
         strict=strict,
         assume_complete=assume_complete,
     )
@@ -147,7 +176,8 @@ def build(
 ) -> "Merged":
     """The merge of these inputs, if they agree and permit what is asked."""
     copies = agree(inputs, replicas)
-    choice = choose(copies.declared, gaps_possible=asked.gaps, asked=asked.case)
+    policy = asked.settle(copies.schema.time, gaps=copies.may_have_gaps)
+    choice = choose(copies.declared, gaps_possible=policy.gaps, asked=asked.case)
     lanes = asked.usual_lanes if asked.lanes is None else asked.lanes
     if lanes < 1:
         message = f"lanes is {lanes}; a merge has at least one lane"
@@ -167,6 +197,14 @@ def _streams(
         require_frame(one, f"{where}: input {at}")
         made.append(elements(one))
     return made
+
+
+def _waiting(asked: Asked) -> str:
+    """For whom the output waits, and how long, in words."""
+    limits = [] if asked.wait is None else [f"at most {asked.wait} behind the fastest"]
+    if math.isfinite(asked.wait_wall):
+        limits.append(f"at most {asked.wait_wall:g} s for one that makes no progress")
+    return ", ".join(["; it is final where the slowest copy is", *limits])
 
 
 def _case_name(case: str) -> str:
@@ -221,8 +259,7 @@ class Merged:
         """What the lanes run; a policy that the case does not support is rejected by name."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
-        policy = self.asked.policy or DEFAULT
-        return self.kept or MergeOperator.of(self.schema, self.choice, policy)
+        return self.kept or MergeOperator.of(self.schema, self.choice, self._asked_policy)
 
     @property
     def label(self) -> str:
@@ -233,7 +270,19 @@ class Merged:
     @property
     def policy(self) -> str:
         """The policy as a run records it; other operators than a merge have no choices."""
-        return str(self.kept.policy if self.kept else self.asked.policy or DEFAULT)
+        if self.hosted is not None:
+            return str(DEFAULT)
+        return str(self.kept.policy if self.kept else self._asked_policy)
+
+    @property
+    def _asked_policy(self) -> Policy:
+        return self.asked.settle(self.schema.time, gaps=self.copies.may_have_gaps)
+
+    @property
+    def waits_for(self) -> float | None:
+        """So many seconds a copy may hold the output back; None: nobody is waited for."""
+        policy = Policy.parse(self.policy)
+        return self.asked.wait_wall if policy.gaps else None
 
     @property
     def schema(self) -> ElementSchema:
@@ -271,6 +320,10 @@ class Merged:
             f"order within a replica: {self.copies.ordered_by}",
             f"policy: {self.policy}",
         ]
+        if Policy.parse(self.policy).gaps:
+            streaming = self.copies.stream is None or self.copies.is_streaming
+            waits = _waiting(self.asked) if streaming else ""
+            lines.append(f"copies may have gaps: the output has what any of them has{waits}")
         if by_start and self.lanes > 1:
             lines.append("the output is in the order of starts only with lanes=1")
         if not self.copies.has_stables:
@@ -342,8 +395,9 @@ class Merged:
         """The same merge as a run has it, in all that is not asked for."""
         if run is None:
             return self
-        asked = self.asked
-        policy = asked.policy or Policy.parse(run.policy)
+        asked, before = self.asked, Policy.parse(run.policy)
+        usual = self.copies.may_have_gaps
+        policy = asked.settle(self.schema.time, gaps=usual, kept=before)
         lanes = asked.lanes or run.lanes
         is_merge = run.case in [case.value for case in MergeCase]
         if self.hosted is not None or not is_merge:  # compared with the run's record
@@ -353,7 +407,7 @@ class Merged:
             return replace(self, kept=kept, lanes=lanes)
         kept = MergeOperator.named(self.schema, run.case, policy)
         # Raises if what replicas declare does not permit it.
-        choose(self.copies.declared, gaps_possible=asked.gaps, asked=kept.case)
+        choose(self.copies.declared, gaps_possible=policy.gaps, asked=kept.case)
         return replace(self, kept=kept, lanes=lanes)
 
     def watches(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from time import time as wall_clock
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from anabranch.spark.query.control_log import (
 )
 from anabranch.spark.query.follow import INTERVAL, Follower
 from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_entry
 from anabranch.spark.query.shares import ShareWarner
@@ -97,6 +99,13 @@ class RunningQuery:
     def detach(self, replica: str) -> None:
         """Detach a replica in all lanes at the next trigger; what it brought stays."""
         self._writable().detach(replica)
+
+    def pass_over(self, replica: str) -> None:
+        """Do not wait for a replica, from the next trigger on, until it has caught up.
+
+        For a merge of copies with gaps, which otherwise waits for all of them.
+        """
+        self._writable().pass_over(replica)
 
     def silent(self, after: str = "1 minute") -> list[str]:
         """The replicas that may send rows, and have sent none for this long, by the clock."""
@@ -187,6 +196,10 @@ class RunningQuery:
             self._poll(self._follower.look, INTERVAL)
         if pause is not None:
             self._poll(lambda: self._look(watches), pause)
+        limit = self._prepared.merged.waits_for
+        if limit is not None and math.isfinite(limit) and not once:
+            patience = Patience(limit)
+            self._poll(lambda: self._wait_no_longer(patience), INTERVAL)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
 
@@ -194,6 +207,28 @@ class RunningQuery:
         _advance(watches)
         if self._control is not None:
             self._control.compact(at_least=COMPACT_AT)
+
+    def _wait_no_longer(self, patience: Patience) -> None:
+        """Pass over the copies that have held the output back for too long."""
+        for name in patience.look(monotonic(), self.totals, self._unread()):
+            if self._control is None or not self._control.pass_over(name):
+                continue
+            log.warning(
+                "replica '%s' has held the output back for %g seconds and is passed over: the "
+                "output becomes final without it until it has caught up, and its rows behind "
+                "the output's frontier are late",
+                name,
+                patience.limit,
+            )
+
+    def _unread(self) -> set[str]:
+        """The replicas of which rows wait to be read, or are read now, as far as is known."""
+        members = {} if self._control is None else self._control.members
+        found = {n for n, one in members.items() if one.last > self.totals.log}
+        if ending.has_backlog(self.query):
+            found |= {n for n in self.totals.replicas if n not in members}
+            found |= {n for n, one in members.items() if one.inbox is None}
+        return found
 
     def _poll(self, look: Callable[[], None], seconds: float) -> None:
         self._pollers.append(Poller(look, seconds, lambda: ending.stop(self.query)))

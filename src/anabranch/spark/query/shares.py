@@ -78,5 +78,6 @@ def _counts(trigger: "TriggerRecord") -> dict[str, int]:
         "rows": trigger.rows,
         LATE: sum(one.late for one in replicas),
         VIOLATIONS: sum(one.violation for one in replicas),
-        "missing": trigger.output.get("missing", 0),
+        # What a copy with gaps lacks is in the output, if another copy has it.
+        "missing": trigger.output.get("missing", 0) - sum(one.lacks for one in replicas),
     }
