@@ -257,6 +257,18 @@ def test_a_replica_that_was_passed_over_is_awaited_again_when_it_has_caught_up(e
         assert sorted(event.payload for event in merge.history.events()) == ["a", "b", "c"]
 
 
+def test_a_replica_that_has_ended_is_not_passed_over(local_engine):
+    with local_engine("merge", case="r3", policy="gaps=true") as merge:
+        merge.attach("east")
+        merge.attach("west")
+        merge.push("east", "stable forever")
+        merge.cut()
+        merge.pass_over("east")
+        merge.push("west", "stable 1")
+        merge.detach("west")
+        assert replay(merge.output).frontier == FOREVER
+
+
 @pytest.mark.parametrize("case", ["r0", "r1", "r2"])
 def test_cases_that_remember_one_start_refuse_gaps(case):
     with pytest.raises(UsageError, match=rf"case {case.upper()} was asked for, but replicas"):

@@ -170,7 +170,7 @@ class Members:
         return int(counted.argmax())
 
     def pass_over(self, row: int) -> None:
-        """Do not wait for this replica until it has caught up."""
+        """Do not wait for this replica until it has caught up; one that has ended has."""
         self.passed_at[row] = self.frontier[row]
 
     def catch_up(self, frontier: int) -> None:

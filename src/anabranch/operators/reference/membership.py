@@ -142,8 +142,8 @@ class Membership:
         return first_of(self.joined(frontier), lambda one: one.frontier, before)
 
     def pass_over(self, name: str) -> None:
-        """Do not wait for this replica until it has caught up."""
-        if name in self.replicas:
+        """Do not wait for this replica until it has caught up; one that has ended has."""
+        if name in self.replicas and self.replicas[name].frontier != FOREVER:
             self.replicas[name].passed_at = self.replicas[name].frontier
 
     def reach(self, frontier: Time, *, wait: Time | None) -> Time:
