@@ -7,16 +7,24 @@ import pytest
 from rich.console import Console
 
 from anabranch.batch.schema import TimeType
-from anabranch.cli.account import Quiet, Watch, show_lag, sum_line, table, trouble_lines
+from anabranch.cli.account import (
+    Quiet,
+    Watch,
+    duplicate_line,
+    show_lag,
+    sum_line,
+    table,
+    trouble_lines,
+)
 from anabranch.spark.progress import (
     BUCKETS,
     LaneRecord,
     OperatorRecord,
     ReplicaCounts,
     Totals,
-    Warner,
     show,
 )
+from anabranch.spark.warner import Warner
 
 
 def record(
@@ -212,3 +220,19 @@ def test_a_terminal_that_is_too_low_shows_what_one_should_know() -> None:
         totals.add([record(5, alarm=["west", 9])], 0)
         show(totals)
     assert "only joining replicas remain" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("case", "fate"), [("r4", "each is an event of its own; if"), ("r3", "apart as violations")]
+)
+def test_duplicates_are_named_by_replica_with_what_becomes_of_them(
+    case: str, fate: str
+) -> None:
+    east, west = ReplicaCounts(rows=9, emitted=9, duplicates=4), ReplicaCounts()
+    totals = Totals()
+    totals.add([record(9, replicas={"east": east, "west": west})], 0)
+    found = duplicate_line(totals, case).plain
+    assert found.startswith("4 rows repeat an event that their replica has already (4 in east)")
+    assert fate in found
+    assert totals.to_dict()["replicas"]["east"]["duplicates"] == 4
+    assert Totals.from_json(totals.to_json()).duplicates_by_replica == {"east": 4}

@@ -110,6 +110,23 @@ def sum_line(totals: Totals) -> Text:
     )
 
 
+def duplicate_line(totals: Totals, case: str) -> Text:
+    """How many rows repeat an event of their replica, and what to declare if none should."""
+    counts = totals.duplicates_by_replica
+    listed = ", ".join(f"{count:,} in {name}" for name, count in sorted(counts.items()))
+    fate = (
+        "each is an event of its own; if an event comes once, --case r3 (in _replica.json: "
+        '"keyed": true) keeps them apart as violations'
+        if case == "r4"
+        else "they are kept apart as violations"
+    )
+    return Text(
+        f"{totals.duplicates:,} rows repeat an event that their replica has already "
+        f"({listed}): {fate}",
+        "yellow",
+    )
+
+
 class Watch:
     """The account of a merge that runs, on stderr; `tick` looks who has fallen silent."""
 

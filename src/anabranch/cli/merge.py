@@ -228,7 +228,14 @@ def _report(prepared: "Prepared", output: Path, totals: "Totals") -> dict[str, A
 
 
 def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
-    from anabranch.cli.account import consoles, gap_lines, sum_line, table, trouble_lines
+    from anabranch.cli.account import (
+        consoles,
+        duplicate_line,
+        gap_lines,
+        sum_line,
+        table,
+        trouble_lines,
+    )
     from anabranch.spark.progress import show
 
     console = consoles()[0]
@@ -247,6 +254,8 @@ def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if totals.duplicates:
+        console.print(duplicate_line(totals, prepared.run.case), soft_wrap=True)
     for bucket, folder in (("late", "late"), ("violation", "violations")):
         if totals.bucket(bucket):
             console.print(

@@ -108,6 +108,12 @@ class Reason(Enum):
     HELD = (23, Bucket.PENDING, "held back until its replica is joined, or a policy shows it")
     EXPELLED = (24, Bucket.VIOLATION, "its replica was detached for an earlier violation")
     APPLIED = (25, Bucket.ABSORBED, "applied to the events from which the output follows")
+    SECOND_OF_KEY = (
+        26,
+        Bucket.VIOLATION,
+        "its replica has an event with this key already; the key names one event",
+    )
+    DUPLICATE = (27, Bucket.ABSORBED, "its replica has an event with this key; dropped")
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code
@@ -271,7 +277,8 @@ class StepResult:
     deciding input never mentioned, once each; the first of them are named in `gaps`.  In a
     merge of copies with gaps they are the events that an input lacks, counted for each input:
     `lacks` has these counts by name, and `alone` counts the events that one input alone had.
-    `violators` are the inputs that the policy detaches before the next step.
+    `violators` are the inputs that the policy detaches before the next step.  `repeated` are,
+    by input, the inserts of an event that their input has already, where that is allowed.
 
     `counts` are numbers of operations, free of noise, for benchmarks and tests.
     """
@@ -290,6 +297,7 @@ class StepResult:
     lacks: Mapping[str, int] = field(default_factory=dict)
     alone: Mapping[str, int] = field(default_factory=dict)
     violators: tuple[str, ...] = ()
+    repeated: Mapping[str, int] = field(default_factory=dict)
     rows: pa.Table | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 

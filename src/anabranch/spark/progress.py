@@ -15,7 +15,6 @@ few records, and old ones can be removed.  docs/guide/progress.md documents each
 """
 
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
@@ -25,22 +24,17 @@ from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_time
 from anabranch.errors import StateError
 
-log = logging.getLogger(__name__)
-
 VERSION: Final = 1
 """The version of lane records, trigger records and totals."""
 
 BUCKETS: Final = ("emitted", "absorbed", "corrected", "late", "violation", "pending")
 
-COUNTS: Final = ("rows", *BUCKETS, "lacks", "alone")
+COUNTS: Final = ("rows", *BUCKETS, "duplicates", "lacks", "alone")
 """What is counted of a replica: rows read, rows by bucket, and of copies with gaps how many
 events of the output it lacks and how many it alone has."""
 
 Shown: TypeAlias = str | int | None
 """A time in a record: a number of units, `forever`, or None where there is none yet."""
-
-_WARN_AT: Final = (10, 100, 1000)
-"""Numbers of triggers without a stable after which a warning is logged."""
 
 
 def shown(units: int) -> Shown:
@@ -76,6 +70,7 @@ class ReplicaCounts:
     pending: int = 0
     lacks: int = 0
     alone: int = 0
+    duplicates: int = 0
     frontier: Shown = None
     joined: bool = False
     attached: bool = False
@@ -171,6 +166,7 @@ class ReplicaRecord:
     joined: bool
     attached: bool
     standing: str
+    duplicates: int = 0
 
     @classmethod
     def of(
@@ -288,6 +284,7 @@ class ReplicaTotals:
     """One replica's rows so far, by bucket, and how far it is."""
 
     rows: int = 0
+    duplicates: int = 0
     buckets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BUCKETS, 0))
     lacks: int = 0
     alone: int = 0
@@ -330,6 +327,16 @@ class Totals:
     def adds_up(self) -> bool:
         """Whether every row of every replica is in exactly one bucket."""
         return all(replica.adds_up for replica in self.replicas.values())
+
+    @property
+    def duplicates(self) -> int:
+        """Rows that repeat an event which their replica has already."""
+        return sum(replica.duplicates for replica in self.replicas.values())
+
+    @property
+    def duplicates_by_replica(self) -> dict[str, int]:
+        """The replicas that have some."""
+        return {n: one.duplicates for n, one in self.replicas.items() if one.duplicates}
 
     @property
     def live(self) -> int:
@@ -392,7 +399,7 @@ class Totals:
         replica = self.replicas.setdefault(name, ReplicaTotals())
         for fact in ("frontier", "lag", "standing", "joined"):
             setattr(replica, fact, getattr(one, fact))
-        for count in ("rows", "lacks", "alone"):
+        for count in ("rows", "duplicates", "lacks", "alone"):
             setattr(replica, count, getattr(replica, count) + getattr(one, count))
         if one.rows or is_new:
             replica.heard = at
@@ -417,7 +424,7 @@ class Totals:
 
     def to_dict(self) -> dict[str, Any]:
         """The sums as JSON has them."""
-        facts = ("lacks", "alone", "frontier", "lag", "joined", "standing")
+        facts = ("duplicates", "lacks", "alone", "frontier", "lag", "joined", "standing")
         replicas = {
             name: {"rows": r.rows, **r.buckets, **{fact: getattr(r, fact) for fact in facts}}
             for name, r in sorted(self.replicas.items())
@@ -468,27 +475,3 @@ def show(value: Shown, time: TimeType) -> str:
     if isinstance(value, str):
         return value
     return f"{value:,}" if time is TimeType.BIGINT else str(show_time(value, time))
-
-
-@dataclass
-class Warner:
-    """Puts each trouble into the log when it begins, and not again while it lasts."""
-
-    time: TimeType
-    logged: list[str] = field(default_factory=list)
-
-    def warn(self, totals: Totals) -> None:
-        """Log what is new."""
-        now = troubles(totals, self.time)
-        for one in now:
-            if one not in self.logged:
-                log.warning("%s", one)
-        self.logged = now
-        if totals.frontier is None and totals.triggers in _WARN_AT:
-            log.warning(
-                "no stable in %d triggers: %d events are remembered (%d bytes of state), and "
-                "none of them can become final; let some replica send stables",
-                totals.triggers,
-                totals.live,
-                totals.state_bytes,
-            )

@@ -197,6 +197,7 @@ def result_of(
         gaps=name_gaps(nodes, state.members.names, work.gaps),
         lacks=_by_name(state, work.gap_counts[LACKS]),
         alone=_by_name(state, work.gap_counts[ALONE]),
+        repeated=_by_name(state, work.ledger.repeated),
         counts={"visits": work.visits},
     )
 

@@ -62,8 +62,9 @@ class Ledger(NamedTuple):
     `new[k]` is an event that is not on the output and got an insert in this step, `credit[k]`
     the element that brings it there; a row's RANK is k while it is in this list.
     `last_stable` is, per replica, the element of this step that moved its frontier; `missing`
-    is the agenda's.  `touched` are the bags of which an element was believed.  `numbers` are
-    the scalars of the loop, by the names below.
+    is the agenda's.  `touched` are the bags of which an element was believed.  `repeated` is,
+    per replica, how many inserts were of an event that it has already.  `numbers` are the
+    scalars of the loop, by the names below.
     """
 
     rows: Ints
@@ -75,6 +76,7 @@ class Ledger(NamedTuple):
     new: Ints
     credit: Ints
     touched: Ints
+    repeated: Ints
     numbers: Ints
 
 
@@ -204,6 +206,8 @@ def insert_in_bag(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int
     if at == ABSENT and flags & HALF_FROZEN and not flags & CONFLICT:
         ledger.missing[replica] -= 1
     at = rows[node, ENDS + replica] = add_end(bags, at, end)
+    if total(bags, at) > 1:
+        ledger.repeated[replica] += 1
     record, records = rows[node, OUT], bags.records
     shown = total(bags, records[record, OUT_BLOCK])
     if total(bags, at) <= shown + records[record, CREDIT]:

@@ -86,6 +86,7 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
         new=np.empty(count, np.int64),
         credit=np.empty(count, np.int64),
         touched=np.empty(0 if state.keyed else count, np.int64),
+        repeated=np.zeros(len(members), np.int64),
         numbers=judge.numbers_of(
             state.frontier, members.slowest, state.mark, keyed=state.keyed
         ),

@@ -8,8 +8,10 @@ lane alone: the sum over all lanes counts every row once.  An element that was h
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from anabranch.batch.batch import STABLE
-from anabranch.operators.contract import Bucket, InputStatus, StepResult
+from anabranch.operators.contract import Bucket, InputStatus, Reason, StepResult
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, VIOLATIONS
 from anabranch.spark.lane.receive import Received
 from anabranch.spark.pack.parcels import Facts
@@ -17,6 +19,11 @@ from anabranch.spark.progress import COUNTS, ReplicaCounts, shown
 
 _COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
 """What a step counts by itself."""
+
+_SECOND: Final = tuple(
+    one.code for one in (Reason.SECOND_INSERT, Reason.SECOND_OF_KEY, Reason.DUPLICATE)
+)
+"""Why a row is not taken that repeats an event of its replica."""
 
 
 class Account:
@@ -39,6 +46,10 @@ class Account:
         """One step of the operator that takes the inputs: where each element went."""
         for status in attached:
             self._of(status.name)
+        for item, reasons in zip(taken, result.reasons, strict=True):
+            self._of(item.input)["duplicates"] += int(np.isin(reasons, _SECOND).sum())
+        for name, count in result.repeated.items():
+            self._of(name)["duplicates"] += count
         for item, buckets in zip(taken, result.buckets, strict=True):
             mine = buckets if self._counting else buckets[item.batch.kind != STABLE]
             for bucket in Bucket:

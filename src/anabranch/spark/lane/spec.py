@@ -47,7 +47,8 @@ class LaneSpec:
     """What every lane of a stage must know; it travels to the workers.
 
     `stage` counts from 0; `before` is the number of lanes of the stage before, None for the
-    first.  `final` asks for the events that become final.  `warm`: workers may keep copies of
+    first.  `final` asks for the events that become final.  `plain`: rows are events, without a
+    key, so those that repeat one are worth a warning.  `warm`: workers may keep copies of
     states (decided by the driver's environment).
     """
 
@@ -58,6 +59,7 @@ class LaneSpec:
     founders: tuple[Founder, ...] = ()
     strict: bool = False
     final: bool = False
+    plain: bool = False
     direct: StagesFiles | None = None
     depot: Depot | None = None
     stage: int = 0

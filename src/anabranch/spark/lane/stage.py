@@ -1,5 +1,6 @@
 """The stateful stages that a query goes through: parcels in, lanes' rows out."""
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ from anabranch.spark.lane.trigger import make
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from anabranch.spark.progress import LaneRecord
+
+log = logging.getLogger(__name__)
 
 OBSERVED: Final = "anabranch-"
 """How the names of observed metrics begin: then the run, and a number of its own."""
@@ -71,10 +76,21 @@ def _whole(spec: LaneSpec) -> Callable[[pa.Table], pa.Table]:
 
         parcels, passed = opened(table.to_pylist(), spec)
         made = make(parcels[0].lane, spec.new_lane(), parcels, spec)
+        if spec.plain:
+            _warn_of_duplicates(made.record)
         made.rows.append(record_row(made.record, {}))
         return pa.Table.from_pylist([*passed, *wired(made, spec)], schema=columns)
 
     return work
+
+
+def _warn_of_duplicates(record: "LaneRecord") -> None:
+    """A batch has no query that could warn: the lane does, in the log of its worker."""
+    from anabranch.spark.duplicates import kept_text
+
+    found = {n: one.duplicates for n, one in record.replicas.items() if one.duplicates}
+    if found:
+        log.warning("lane %d: %s", record.lane, kept_text(found))
 
 
 def _lanes_of(stages: Sequence[LaneSpec]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ reason when the rows come.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
@@ -28,8 +28,10 @@ from anabranch.batch.schema import (
 from anabranch.batch.times import to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.model.properties import StreamProperties
+from anabranch.operators.key import Key
 from anabranch.spark.columns import arrow_schema
 from anabranch.spark.frames import quoted, require_frame, with_columns
+from anabranch.spark.pack.event_key import event_key, key_columns, keyed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,7 +59,8 @@ class Stream:
 
     `df` has the reserved columns (`replica` only if copies travel together), the payload, and
     the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
-    are the DataFrames of replicas that have one each, by name: `df` is their union.
+    are the DataFrames of replicas that have one each, by name: `df` is their union.  `key`
+    names one event in each replica; `is_plain`: the rows are events, and no elements.
     """
 
     df: "DataFrame"
@@ -69,6 +72,8 @@ class Stream:
     has_stables: bool = True
     is_ntz: bool = False
     copies: "tuple[tuple[str, DataFrame], ...]" = ()
+    key: Key | None = None
+    is_plain: bool = False
 
     @property
     def schema_in_lanes(self) -> ElementSchema:
@@ -130,6 +135,8 @@ def events(
     rename: Mapping[str, str] | None = None,
     name: str | None = None,
     properties: StreamProperties | None = None,
+    key: str | Sequence[str] | None = None,
+    duplicates: Literal["violation", "drop"] | None = None,
 ) -> Stream:
     """Plain rows, each an event that begins at `start`.
 
@@ -139,6 +146,10 @@ def events(
     A row without an end is one that nobody has set.  A batch DataFrame is complete, so each
     replica of it ends with stable(FOREVER).  A stream of plain rows says nothing of its
     progress: nothing becomes final, and what is remembered grows.
+
+    `key` are columns that name one event in a copy (`start` may be one of them).  A second row
+    with the same key is a violation: it is not merged, and kept with its reason; with
+    `duplicates="drop"` it is dropped and counted.  Without a key each row is an event.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -151,10 +162,13 @@ def events(
         )
         raise UsageError(message)
     ordering = _ordering(order)
-    keys = [replaced_by] if isinstance(replaced_by, str) else list(replaced_by or ())
-    df = _ordered(df, ordering, where, [start, end, replica, seq, *keys, *(rename or {})])
+    keys, key = key_columns(replaced_by), None if key is None else key_columns(key)
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
+    apart = {end: "its end", replica: "the name of its replica", seq: "its seq"}
+    named = event_key(df, key, duplicates, start=start, apart=apart, names=names)
+    keep = [start, end, replica, seq, *keys, *(key or ()), *(rename or {})]
+    df = _ordered(df, ordering, where, keep)
     _require(df, [start, *([end] if end else []), *names], where)
     for column in df.columns:
         if column.lower() in RESERVED and column not in (start, end, *names):
@@ -167,8 +181,10 @@ def events(
     else:
         finish = _next_start(df, start, keys, replica, seq)
     columns = _event_columns(df, start, end, finish, names)
+    if named is not None:
+        properties = keyed(properties)
     stream = _stream(df.select(columns), ordering, where, name=name, properties=properties)
-    stream = replace(stream, has_stables=not stream.is_streaming)
+    stream = replace(stream, has_stables=not stream.is_streaming, key=named, is_plain=True)
     return stream if stream.is_streaming else _ended(stream)
 
 
@@ -186,7 +202,7 @@ def _event_columns(
 
 
 def _next_start(
-    df: "DataFrame", start: str, keys: list[str], replica: str | None, seq: str | None
+    df: "DataFrame", start: str, keys: Sequence[str], replica: str | None, seq: str | None
 ) -> "Column":
     """Where the next row of the same key begins; null, which is never, after the last.
 

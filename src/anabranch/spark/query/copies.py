@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from anabranch.batch.schema import REPLICA, RESERVED, ElementSchema
 from anabranch.errors import SchemaError, UsageError
-from anabranch.model.properties import StreamProperties
+from anabranch.model.properties import MergeCase, StreamProperties
+from anabranch.operators.key import Key
+from anabranch.operators.merge.choose import ORDERED
 from anabranch.operators.route import Routing
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.columns import canonical_schema, spark_schema
@@ -65,6 +67,31 @@ class Copies:
         if self.stream is None:
             return False
         return not self.is_streaming or not self.has_stables
+
+    @property
+    def key(self) -> Key | None:
+        """What names one event in each replica, if all of them declare it."""
+        return None if self.stream is None else self.stream.key
+
+    def require_case(self, case: MergeCase | None) -> None:
+        """Reject a case that was asked for if it does not go with the key."""
+        if self.key is not None and case in ORDERED:
+            message = (
+                f"ab.merge: case {case.name} beside key={list(self.key.names)}: R0 to R2 "
+                "compare the events of one start only; a key needs R3 or R4, leave the choice "
+                "to auto"
+            )
+            raise UsageError(message)
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether all rows are events, and not elements."""
+        return self.stream is not None and self.stream.is_plain and not self.inboxes
+
+    @property
+    def keep_duplicates(self) -> bool:
+        """Whether a row that comes twice in one copy is two events: no key is declared."""
+        return self.are_plain and self.key is None
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -126,6 +153,7 @@ class _Input:
     ordered_by: str
     is_streaming: bool | None = None
     order: int | None = None
+    key: Key | None = None
 
 
 def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Copies:
@@ -159,7 +187,8 @@ def _facts(at: int, one: Stream | Inbox) -> _Input:
         time = "timestamp_ntz" if one.is_ntz else one.schema.time.value
         what = f"replica '{one.name or at}'"
         is_streaming = one.is_streaming
-        return _Input(what, one.schema, time, one.ordered_by, is_streaming, len(one.order))
+        order, by = len(one.order), one.ordered_by
+        return _Input(what, one.schema, time, by, is_streaming, order, one.key)
     found = one.folder.elements
     payload = canonical_schema(found.payload, where=str(one.folder.path))
     schema = ElementSchema(found.time, payload, found.has_seq)
@@ -189,7 +218,8 @@ def _joined(
     stables = all(one.has_stables for one in streams.values())
     copies = tuple((name, one.df) for name, one in streams.items())
     joined = replace(first, df=df, schema=schema, has_stables=stables, properties=None)
-    joined = replace(joined, copies=copies)
+    is_plain = all(one.is_plain for one in streams.values())
+    joined = replace(joined, copies=copies, is_plain=is_plain)
     return joined, tuple(streams), {name: one.properties for name, one in streams.items()}
 
 
@@ -242,6 +272,26 @@ def _require_same(first: _Input, one: _Input) -> None:
         was, now = a.payload.field(column).type, b.payload.field(column).type
         if was != now:
             raise _differ(first, str(was), one, str(now), f"column '{column}'")
+    _require_one_key(first, one)
+
+
+def _require_one_key(first: _Input, one: _Input) -> None:
+    """Reject copies that do not declare the same key: what names an event names it in all."""
+    if first.key == one.key:
+        return
+    was, now = (_shown_key(each.key) for each in (first, one))
+    message = (
+        f"ab.merge: {first.what} declares {was}, {one.what} {now}; copies of a stream have the "
+        "same key: give ab.events the same key= and duplicates= for each (an inbox and "
+        "ab.elements have none)"
+    )
+    raise UsageError(message)
+
+
+def _shown_key(key: Key | None) -> str:
+    if key is None:
+        return "no key"
+    return f"key={list(key.names)}" + (", duplicates='drop'" if key.drops else "")
 
 
 def _differ(first: _Input, was: str, one: _Input, now: str, what: str) -> SchemaError:

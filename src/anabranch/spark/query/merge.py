@@ -31,14 +31,16 @@ from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union import UnionOperator
-from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
+from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE, PROGRESS
 from anabranch.sources.inbox import Inbox
+from anabranch.spark.duplicates import DuplicateWarner, explain_duplicates
 from anabranch.spark.frames import require_frame
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
 from anabranch.spark.lane.stage import in_lanes, in_lanes_once
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream, elements
+from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies, agree
 from anabranch.spark.query.patience import WAIT_WALL
@@ -96,6 +98,8 @@ class Hosted:
     make: Callable[[ElementSchema], Operator]
     meaning: str
 
+
+_ROUTES: Final = {Route.START: "start", Route.KEY: "key"}
 
 UNION: Final = Hosted(UnionOperator, "union: all events of all inputs")
 
@@ -176,6 +180,7 @@ def build(
 ) -> "Merged":
     """The merge of these inputs, if they agree and permit what is asked."""
     copies = agree(inputs, replicas)
+    copies.require_case(asked.case)
     policy = asked.settle(copies.schema.time, gaps=copies.may_have_gaps)
     choice = choose(copies.declared, gaps_possible=policy.gaps, asked=asked.case)
     lanes = asked.usual_lanes if asked.lanes is None else asked.lanes
@@ -257,6 +262,16 @@ class Merged:
     @property
     def operator(self) -> Operator:
         """What the lanes run; a policy that the case does not support is rejected by name."""
+        key = self.copies.key
+        if key is None:
+            return self._inner
+        from anabranch.operators.keyed import KeyedOperator  # few queries need its kernels
+
+        return KeyedOperator(self._inner, key)
+
+    @property
+    def _inner(self) -> Operator:
+        """The operator that gets the rows, behind a key if there is one."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
         return self.kept or MergeOperator.of(self.schema, self.choice, self._asked_policy)
@@ -264,7 +279,7 @@ class Merged:
     @property
     def label(self) -> str:
         """What a run and its checkpoint record: the case of a merge, else the name."""
-        operator = self.operator
+        operator = self._inner
         return operator.label if isinstance(operator, MergeOperator) else operator.name
 
     @property
@@ -298,7 +313,9 @@ class Merged:
         """What every lane must know; `final`: it reports the events that become final."""
         newcomers = None if self.asked.assume_complete else int(FOREVER_UNITS)
         operator = self.operator
-        pipeline = (PipelineStep(operator.name, operator, self.label),)
+        key = self.copies.key
+        detail = self.label if key is None else f"{self.label}, key {', '.join(key.names)}"
+        pipeline = (PipelineStep(operator.name, operator, detail),)
         return LaneSpec(
             self.id,
             self.lanes,
@@ -307,13 +324,14 @@ class Merged:
             tuple(Founder(name) for name in self.copies.names),
             strict=self.asked.strict,
             final=final,
+            plain=self.copies.keep_duplicates,
         )
 
     @property
     def explanation(self) -> str:
         """The chosen case and why, lanes, order, what is remembered."""
-        by_start = self.operator.route is Route.START
-        by = "start" if by_start else "start and payload"
+        route = self.operator.route
+        by_start, by = route is Route.START, _ROUTES.get(route, "start and payload")
         lines = [
             self.hosted.meaning if self.hosted else explain_choice(self.choice),
             f"lanes: {self.lanes}, by {by}; fixed at the first start, in the checkpoint",
@@ -324,6 +342,7 @@ class Merged:
             streaming = self.copies.stream is None or self.copies.is_streaming
             waits = _waiting(self.asked) if streaming else ""
             lines.append(f"copies may have gaps: the output has what any of them has{waits}")
+        lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
         if by_start and self.lanes > 1:
             lines.append("the output is in the order of starts only with lanes=1")
         if not self.copies.has_stables:
@@ -333,6 +352,21 @@ class Merged:
     def explain(self) -> None:
         """Print the explanation."""
         print(self.explanation)
+
+    def totals(self) -> Totals:
+        """What becomes of each row of batches: the merge is run for it, and nothing written.
+
+        Every row is in one bucket, per replica, and duplicates inside one copy are counted.
+        """
+        if self.copies.is_streaming:
+            message = "ab.merge: totals() is for batches; of streams it is start(...).totals"
+            raise UsageError(message)
+        rows = in_lanes_once(self.parcels(self._entries()), self.spec())
+        found = rows.where(f"channel = '{PROGRESS}'").select("record").collect()
+        totals = Totals()
+        totals.add([LaneRecord.from_json(row.record) for row in found], 0)
+        DuplicateWarner(self.copies.keep_duplicates).warn(totals)
+        return totals
 
     def start(
         self,

@@ -248,6 +248,7 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         inboxes=tuple(str(one.path) for one in merged.copies.inboxes),
         policy=merged.policy,
         has_output=has_output,
+        key=() if merged.copies.key is None else merged.copies.key.names,
     )
 
 

@@ -36,7 +36,7 @@ class Run:
     """What is fixed when a run first starts.
 
     `founders` are the replicas that were there; `has_output`: the records of the triggers are
-    in an output folder, not in the checkpoint.
+    in an output folder, not in the checkpoint; `key` names one event in each replica.
     """
 
     run: str
@@ -48,6 +48,7 @@ class Run:
     inboxes: tuple[str, ...] = ()
     policy: str = "default"
     has_output: bool = False
+    key: tuple[str, ...] = ()
     format: int = FORMAT
 
 
@@ -186,7 +187,7 @@ def write(run: Run, folder: Path) -> None:
 
 def require_same(found: Run, wanted: Run, where: Path) -> None:
     """Reject a restart that asks for other lanes, times or columns than the run has."""
-    for name in ("lanes", "case", "policy", "time", "columns", "inboxes"):
+    for name in ("lanes", "case", "policy", "time", "columns", "inboxes", "key"):
         was, now = _fixed(found, name), _fixed(wanted, name)
         if was != now:
             message = (
@@ -204,7 +205,9 @@ def _fixed(run: Run, name: str) -> object:
 
 
 def _show(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def read(folder: Path) -> Run | None:
@@ -215,7 +218,8 @@ def read(folder: Path) -> Run | None:
     try:
         fields = json.loads(path.read_text())
         require_format(path, fields["format"], FORMAT)
-        for name in ("columns", "founders", "inboxes"):
+        fields.setdefault("key", ())  # runs that began before keys have none
+        for name in ("columns", "founders", "inboxes", "key"):
             fields[name] = tuple(fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
+from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import escaped, shuffled_into
-from anabranch.spark.progress import LaneRecord, Totals, Warner
+from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query import ending
 from anabranch.spark.query.control_log import (
     COMPACT_AT,
@@ -35,6 +36,7 @@ from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session.connect import is_connect
+from anabranch.spark.warner import Warner
 from anabranch.spark.write.records import SNAPSHOT_EVERY, read_totals, write_snapshot
 from anabranch.spark.write.reports import local
 
@@ -71,6 +73,7 @@ class RunningQuery:
         self._follower: Follower | None = None
         self._shares = shares
         self._warner = Warner(prepared.merged.schema.time)
+        self._duplicates = DuplicateWarner(prepared.merged.copies.keep_duplicates)
         self.query: StreamingQuery | None = None
         self.late = prepared.late
         self.totals = self._read_totals()
@@ -266,6 +269,7 @@ class RunningQuery:
             self._keep_totals()
             self.totals.add(records, trigger, at=wall_clock())
         self._warner.warn(self.totals)
+        self._duplicates.warn(self.totals)
         if self.totals.last is not None:
             self._shares.warn(self.totals.last)
         if self._on_trigger is not None:
