@@ -89,7 +89,8 @@ def test_a_stream_warns_and_a_key_belongs_to_its_run(
             events = ab.events(source, start="ts", lifetime=10, name="east", **options)
             with pytest.warns(UserWarning, match="no stables"):
                 query = ab.merge(events, lanes=1)
-            query = query.start(tmp_path / name, elements=tmp_path / f"{name}-out", once=True)
+            place = {"elements": tmp_path / f"{name}-out", "max_bytes_per_trigger": "6k"}
+            query = query.start(tmp_path / name, once=True, **place)
             query.wait()
             return query
 
@@ -99,7 +100,10 @@ def test_a_stream_warns_and_a_key_belongs_to_its_run(
     assert not any("repeat an event" in one for one in caplog.messages)
     with pytest.raises(StateError, match=r"started with key = id, now .* with id, start"):
         run("keyed", key=["id", "ts"])
+    assert not any("maxFilesPerTrigger" in one for one in caplog.messages)
     assert run("plain").totals.duplicates == 2
+    [found] = [one for one in caplog.messages if "maxFilesPerTrigger" in one]
+    assert "trigger 0 took 11,200 bytes of rows from DataFrames" in found
     assert any(
         "2 rows repeat an event" in one and "removes them" in one for one in caplog.messages
     )

@@ -42,6 +42,9 @@ def test_parcels_have_the_rows_in_the_order_in_which_they_came() -> None:
     assert {(one.input, one.entry) for one in full} == {("west", DATA)}
     elements = [e for one in full if one.batch is not None for e in to_elements(one.batch)]
     assert elements == [Insert(f"e{n}", n, n + 9) for n in range(90)]
+    facts = [one.facts for one in crossed if one.facts is not None]
+    assert sum(one.rows for one in facts) == 90
+    assert sum(one.size for one in facts) == 90 * rows.ROW_BYTES
 
 
 def test_no_rows_are_no_parcels() -> None:

@@ -1,11 +1,13 @@
 """Warnings of rows that were not merged: when they begin, by how many rows, and where."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anabranch.errors import UsageError
 from anabranch.spark.progress import ReplicaRecord, TriggerRecord
+from anabranch.spark.query.budget import BudgetWarner
 from anabranch.spark.query.shares import WINDOW, ShareWarner
 
 PLACES = {"late": "out/late", "violations": "out/violations", "missing": "out/late too"}
@@ -68,3 +70,18 @@ def test_there_is_none_at_the_limit_or_if_switched_off(
 def test_what_is_no_share_is_rejected(limit: float) -> None:
     with pytest.raises(UsageError, match="expected a share of the rows from 0 to 1"):
         ShareWarner(limit, PLACES)
+
+
+def test_a_trigger_above_the_budget_names_the_options_of_sources(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    warner = BudgetWarner(1000)
+    for trigger, size in enumerate((1000, 1001, 2001, 1500, 2002)):
+        warner.warn(replace(record(trigger, 100), frame_bytes=size))
+    assert [text.split(" bytes")[0] for text in caplog.messages] == [
+        "trigger 1 took 1,001",
+        "trigger 4 took 2,002",
+    ]
+    for option in ("maxBytesPerTrigger", "maxFilesPerTrigger", "maxOffsetsPerTrigger"):
+        assert option in caplog.messages[0]
+    assert "max_bytes_per_trigger (1,000)" in caplog.messages[0]

@@ -8,9 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from merge_place import Place
 
+from anabranch.cli import clean
+
 pytestmark = pytest.mark.spark
+
+
+def require_removable(spark: Any, place: Place, later: list[Path]) -> None:
+    """Files of the first trigger may go; those of the last stay, and a restart misses none."""
+    first = [file for file in place.inbox.glob("*/*.parquet") if file not in later]
+    words = ["--inbox", place.inbox, "--checkpoint", place.checkpoint, "--yes"]
+    CliRunner().invoke(clean.command, list(map(str, words)), catch_exceptions=False)
+    assert first
+    assert not any(file.exists() for file in first)
+    assert all(file.exists() for file in later[len(later) // 2 :])
+    place.merge(spark, lanes=None)
+    assert place.check().ok
 
 
 def test_watch_takes_new_files_and_stops_at_an_interrupt(
@@ -49,3 +64,4 @@ def test_watch_takes_new_files_and_stops_at_an_interrupt(
     assert place.check().ok
     # Spark has moved the entries of the first trigger away; the restart has compacted them.
     assert (place.checkpoint / "control.json").exists()
+    require_removable(spark, place, later)

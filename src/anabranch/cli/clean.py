@@ -1,11 +1,12 @@
 """`anabranch clean`: what runs left behind, listed, and removed only with `--yes`.
 
 Without `--output` only what Anabranch made for itself counts: in its cache folder, and
-half-made or forgotten folders of its own in the temporary folder. Checkpoints and inboxes are
-yours and are never touched. What a process that still runs is using is left out.
+half-made or forgotten folders of its own in the temporary folder. Checkpoints are yours and
+are never touched. What a process that still runs is using is left out.
 
 With `--output` it is the published files of a run that are old enough: removed, or moved to an
-archive. The run may go on, also while this works; it does not miss these files.
+archive. With `--inbox` it is the files of its inbox that the run needs no more. The run may go
+on, also while this works; it does not miss these files.
 """
 
 import json
@@ -48,6 +49,7 @@ class Leftover:
 @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--output", type=_FOLDER, help="The output of a run: its old published files.")
+@click.option("--inbox", type=_FOLDER, help="The inbox of a run: files that it has consumed.")
 @click.option("--checkpoint", type=_FOLDER, help="The checkpoint of that run.")
 @click.option("--older", help="How old such files must be, such as '7 days'.")
 @click.option("--archive", type=_FOLDER, help="Move them there; without it they are removed.")
@@ -56,19 +58,30 @@ def command(
     yes: bool,
     as_json: bool,
     output: Path | None,
+    inbox: Path | None,
     checkpoint: Path | None,
     older: str | None,
     archive: Path | None,
 ) -> None:
-    """List what runs left behind, or old files of an output; with --yes, remove it."""
-    if output is None:
+    """List what runs left behind, old files of an output, or consumed files of an inbox.
+
+    With --yes, remove it, or move the files to --archive.
+    """
+    if output is not None and inbox is not None:
+        message = "--output and --inbox are cleaned one after the other; name one of them"
+        raise click.UsageError(message)
+    if inbox is not None:
+        leftovers = find_consumed(inbox, checkpoint, older)
+    elif output is None:
         leftovers = find(settings.load().cache_dir, Path(tempfile.gettempdir()))
     else:
         retired = find_old(output, checkpoint, older)
         leftovers = [leftover for _, _, leftover in retired]
     if not as_json:
         _print(leftovers)
-    if yes and output is None:
+    if yes and inbox is not None:
+        remove_files(leftovers, inbox, archive)
+    elif yes and output is None:
         for leftover in leftovers:
             remove(leftover)
     elif yes:
@@ -113,6 +126,33 @@ def retire(retired: list[Retired], archive: Path | None) -> None:
     for sink in {sink for sink, _, _ in retired}:
         pieces = [piece for one, piece, _ in retired if one == sink]
         sink.retire(pieces, None if archive is None else archive / sink.place.name)
+
+
+def find_consumed(inbox: Path, checkpoint: Path | None, older: str | None) -> list[Leftover]:
+    """The files of an inbox that its run needs no more, and that are older than asked."""
+    from anabranch.batch.times import to_seconds
+    from anabranch.spark.query import run_record
+    from anabranch.spark.query.consumed import removable
+
+    run = None if checkpoint is None else run_record.read(checkpoint.resolve())
+    if checkpoint is None or run is None:
+        message = "--inbox needs --checkpoint, the checkpoint of the merge that reads the inbox"
+        raise click.UsageError(message)
+    age = 0.0 if older is None else to_seconds(older, option="--older")
+    found = [(file, file.stat()) for file in removable(inbox, checkpoint.resolve(), run)]
+    before = time.time() - age
+    return [
+        Leftover("consumed", file, stat.st_size)
+        for file, stat in found
+        if stat.st_mtime <= before
+    ]
+
+
+def remove_files(leftovers: list[Leftover], inbox: Path, archive: Path | None) -> None:
+    """Remove files of an inbox, or move them to an archive."""
+    from anabranch.spark.query.consumed import remove_consumed
+
+    remove_consumed([one.path for one in leftovers], inbox, archive)
 
 
 def find(cache: Path, temporary: Path) -> list[Leftover]:

@@ -11,6 +11,7 @@ or `.` are not data.  In an output only committed files count.
 Not checked here: rows.  See `anabranch.sources.elements`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -140,6 +141,13 @@ def look(path: Path | str, *, schema: Path | None = None) -> Folder:
     return folder
 
 
+def schema_of(files: Sequence[Path]) -> pa.Schema:
+    """The one schema of these files, as `look` finds it; at least one file."""
+    if _one_format(files) is Format.PARQUET:
+        return _parquet_schema(files)[0]
+    return _json_schema(files, None)[0]
+
+
 def file_format(file: Path) -> Format:
     """The format of a data file, by the end of its name."""
     found = SUFFIXES.get(file.suffix.lower())
@@ -201,7 +209,7 @@ def _replica(folder: Path) -> Replica:
     return Replica(folder.name, folder, files, note, detached)
 
 
-def _one_format(files: list[Path]) -> Format:
+def _one_format(files: Sequence[Path]) -> Format:
     first = file_format(files[0])
     for file in files:
         if file_format(file) is not first:
@@ -213,7 +221,7 @@ def _one_format(files: list[Path]) -> Format:
     return first
 
 
-def _parquet_schema(files: list[Path]) -> tuple[pa.Schema, int]:
+def _parquet_schema(files: Sequence[Path]) -> tuple[pa.Schema, int]:
     schemas, rows = [], 0
     for file in files:
         found = footer(file)
@@ -224,7 +232,7 @@ def _parquet_schema(files: list[Path]) -> tuple[pa.Schema, int]:
     return unify(schemas, common=common_type), rows
 
 
-def _json_schema(files: list[Path], given: Path | None) -> tuple[pa.Schema, int | None]:
+def _json_schema(files: Sequence[Path], given: Path | None) -> tuple[pa.Schema, int | None]:
     if given is not None:
         return read_schema_file(given), None
     schemas, rows = [], 0

@@ -113,6 +113,7 @@ class LaneRecord:
     log: int = -1
     leader: str | None = None
     violators: tuple[str, ...] = ()
+    frame_bytes: int = 0
     state_bytes: int = 0
     saved: int = 0
     warm: bool = False
@@ -201,6 +202,7 @@ class TriggerRecord:
     alarm: list[Any] | None
     stretches: list[list[Any]]
     violators: list[str]
+    frame_bytes: int = 0
     version: int = VERSION
 
     @classmethod
@@ -233,6 +235,7 @@ class TriggerRecord:
             alarm=first.fact("alarm") if first else None,
             stretches=(first.fact("stretches") if first else None) or [],
             violators=sorted({name for record in records for name in record.violators}),
+            frame_bytes=sum(record.frame_bytes for record in records),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Account:
         self._counting = counting
         self._rows: dict[str, dict[str, int]] = {}
         self._violators: dict[str, None] = {}
+        self.frame_bytes = 0
         self.output = dict.fromkeys((ELEMENTS, FINAL, LATE, VIOLATIONS, *_COUNTED), 0)
 
     @property
@@ -82,6 +83,7 @@ class Account:
         """What a packer read: rows, and those that are not elements."""
         counts = self._of(replica)
         counts["rows"] += facts.rows
+        self.frame_bytes += facts.size
         counts["violation"] += len(facts.refused)
         self.output[VIOLATIONS] += len(facts.refused)
 

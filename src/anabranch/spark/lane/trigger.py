@@ -300,4 +300,5 @@ def _record(now: _Trigger) -> LaneRecord:
         log=now.log,
         leader=leader(attached),
         violators=now.account.violators,
+        frame_bytes=now.account.frame_bytes,
     )

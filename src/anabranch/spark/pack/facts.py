@@ -35,6 +35,8 @@ def require_none(refused: Sequence[Refused], *, strict: bool) -> None:
         raise ViolationError(message)
 
 
-def announced(base: Parcel, lanes: int, rows: int, refused: Sequence[Refused]) -> list[Parcel]:
+def announced(
+    base: Parcel, lanes: int, rows: int, refused: Sequence[Refused], *, size: int = 0
+) -> list[Parcel]:
     """A parcel for each lane: its input sent something; one of them has the facts."""
-    return in_every_lane(base, lanes, Facts(rows, tuple(refused)))
+    return in_every_lane(base, lanes, Facts(rows, tuple(refused), size))

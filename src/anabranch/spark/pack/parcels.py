@@ -66,10 +66,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a packer read of one input; counted once, by one lane."""
+    """What a packer read of one input; counted once, by one lane.
+
+    `size` are the bytes of rows that came from a DataFrame, whose source decides how many.
+    """
 
     rows: int
     refused: tuple[Refused, ...] = ()
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -183,8 +187,8 @@ def from_row(row: Mapping[str, Any], schema: ElementSchema, fetch: Fetch | None)
     )
 
 
-def _facts(rows: int, refused: Sequence[Mapping[str, Any]]) -> Facts:
-    return Facts(rows, tuple(Refused(**one) for one in refused))
+def _facts(rows: int, refused: Sequence[Mapping[str, Any]], size: int) -> Facts:
+    return Facts(rows, tuple(Refused(**one) for one in refused), size)
 
 
 def to_ipc(table: pa.Table) -> bytes:

@@ -44,6 +44,8 @@ from anabranch.spark.worker_gc import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+ROW_BYTES = 100
+"""So many bytes a row counts for at least: a narrow one costs more memory than it has bytes."""
 NO_REPLICA = "replica is null: nobody knows whose element it is"
 _NOBODY = "(none)"
 _GATHERED_BYTES = 1 << 22
@@ -164,6 +166,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Parcel]:
     """The parcels of some rows of one partition."""
     lost: list[dict[str, Any]] = []
+    each = max(ROW_BYTES, table.nbytes // max(1, table.num_rows))
     table = _decoded_codes(table, spec)
     if table.column(REPLICA).null_count:
         nameless = pc.is_null(table.column(REPLICA))
@@ -189,7 +192,7 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
         counts[name] = len(batch)
     for row in refused:
         counts[row.replica] = counts.get(row.replica, 0) + 1
-    return parcels + _facts(spec, counts, refused, partition, part)
+    return parcels + _facts(spec, counts, refused, (partition, part, each))
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -220,15 +223,20 @@ def _by_name(whose: pa.ChunkedArray, names: Sequence[str]) -> Iterator[tuple[str
 
 
 def _facts(
-    spec: RowsSpec, counts: dict[str, int], refused: list[Refused], partition: str, part: int
+    spec: RowsSpec,
+    counts: dict[str, int],
+    refused: list[Refused],
+    place: tuple[str, int, int],
 ) -> list[Parcel]:
+    """What was read; `place` is the partition, the part of it, and the bytes of a row."""
     parcels: list[Parcel] = []
+    partition, part, each = place
     for name, count in counts.items():
         mine = [row for row in refused if row.replica == name]
         base = _base(name, partition, part)
         if name == _NOBODY:
             base = replace(base, entry="note")
-        parcels += announced(base, spec.lanes, count, mine)
+        parcels += announced(base, spec.lanes, count, mine, size=count * each)
     return parcels
 
 

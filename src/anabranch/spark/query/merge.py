@@ -396,7 +396,8 @@ class Merged:
         `on_trigger` is called after every trigger with the totals of the run.  A warning is
         logged when more than `warn_share` of the rows are late, missing or violations.
         `max_bytes_per_trigger` bounds what a trigger takes of inboxes; DataFrames obey the
-        options of their sources (`maxBytesPerTrigger`, `maxOffsetsPerTrigger`).
+        options of their sources (`maxBytesPerTrigger`, `maxOffsetsPerTrigger`), and a trigger
+        of them that is larger is warned of.
         """
         if self.copies.stream is not None and not self.copies.is_streaming:
             message = (

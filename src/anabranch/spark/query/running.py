@@ -20,6 +20,7 @@ from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import escaped, shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query import ending
+from anabranch.spark.query.budget import BudgetWarner
 from anabranch.spark.query.control_log import (
     COMPACT_AT,
     ENTRIES,
@@ -73,6 +74,7 @@ class RunningQuery:
         self._follower: Follower | None = None
         self._shares = shares
         self._warner = Warner(prepared.merged.schema.time)
+        self._budget = BudgetWarner(prepared.limit)
         self._duplicates = DuplicateWarner(prepared.merged.copies.keep_duplicates)
         self.query: StreamingQuery | None = None
         self.late = prepared.late
@@ -272,6 +274,7 @@ class RunningQuery:
         self._duplicates.warn(self.totals)
         if self.totals.last is not None:
             self._shares.warn(self.totals.last)
+            self._budget.warn(self.totals.last)
         if self._on_trigger is not None:
             self._on_trigger(self.totals)
 

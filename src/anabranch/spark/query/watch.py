@@ -129,7 +129,11 @@ class InboxWatch:
     def _new_files(self, folder: Path) -> list[tuple[str, tuple[int, int]]]:
         found = []
         for path in data_files(folder):
-            file, stat = str(path.relative_to(self.path)), path.stat()
+            file = str(path.relative_to(self.path))
+            try:
+                stat = path.stat()
+            except FileNotFoundError:  # `anabranch clean` has removed it since it was listed
+                continue
             facts = stat.st_size, stat.st_mtime_ns // 1_000_000
             known = self.log.files.get((self.number, file))
             if known is None:
