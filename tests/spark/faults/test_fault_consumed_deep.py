@@ -17,7 +17,7 @@ from anabranch.cli import clean
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
-KILLS = 6
+KILLS = 5
 
 
 class Cleaner:
@@ -40,7 +40,7 @@ class Cleaner:
             self.failures.append(f"{ran.output} {ran.exception!r}")
 
     def _run(self) -> None:
-        while not self._ended.wait(0.3):
+        while not self._ended.wait(1):
             self.clean()
 
     def stop(self) -> None:
