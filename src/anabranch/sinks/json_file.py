@@ -31,7 +31,7 @@ def read_json(file: Path, version: int) -> dict[str, Any] | None:
     return fields
 
 
-def require_format(file: Path, found: object, version: int) -> None:
+def require_format(file: Path | str, found: object, version: int) -> None:
     """Refuse a file of another format than this one."""
     if found != version:
         message = (

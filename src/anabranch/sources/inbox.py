@@ -5,13 +5,17 @@ columns that differ, a half-written file, a path that is no inbox.  It reads no 
 Spark.  Files and replicas that appear later are found while a query runs.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from anabranch.errors import FileError
 from anabranch.model.properties import StreamProperties
 from anabranch.sources.files import Folder, Layout, look
 from anabranch.sources.notes import NOTE
+
+_URI: Final = re.compile(r"(?!file:)[A-Za-z][\w+.-]+:/")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,12 @@ def inbox(path: Path | str, *, schema: Path | str | None = None) -> Inbox:
     `schema` is a file with the types of the columns, for JSON lines only; without it they are
     those of all files that are there.  `docs/guide/elements.md` has the format of the files.
     """
+    if _URI.match(str(path)):
+        message = (
+            f"{path}: an inbox is a folder on a disk that all machines of the query share, and "
+            "this is a URI; read the files with spark.readStream instead, as ab.elements"
+        )
+        raise FileError(message)
     folder = look(path, schema=None if schema is None else Path(schema))
     require_inbox(folder)
     return Inbox(folder)

@@ -7,7 +7,6 @@ the last entry of Spark's commit log is taken away, so that a committed trigger 
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -62,7 +61,7 @@ def set_aside(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_archived_while_it_is_killed(spark: Any, scene: MakeScene, number: int) -> None:
+def test_archived_while_it_is_killed(scene: MakeScene, number: int) -> None:
     here = scene(number)
     set_aside(here)
     cleaner = Cleaner(here)

@@ -20,9 +20,11 @@ from anabranch.sinks.published import Ledger, missing, tail_of
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS
 from anabranch.spark.lane.stage import escaped, in_lanes
 from anabranch.spark.pack.spill import depot_for
+from anabranch.spark.query import remote
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
+from anabranch.spark.query.lease import DriverLease
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.shares import WARN_SHARE, ShareWarner
@@ -83,6 +85,8 @@ class Prepared:
     late: Given
     with_final: bool
     limit: int = TRIGGER_BYTES
+    far: remote.RemoteFolder | None = None
+    """The checkpoint, where only Spark reaches it."""
 
     @property
     def has_frames(self) -> bool:
@@ -145,7 +149,7 @@ class Prepared:
         from anabranch.spark.query.running import RunningQuery
 
         shares = ShareWarner(warn_share, self.apart)
-        lock = None if self.folder is None else DriverLock(self.folder)
+        lock = self._lock()
         query = None
         try:
             start_workers(spark, self.run.lanes)
@@ -155,10 +159,16 @@ class Prepared:
             query.begin(spark, once=once, interval=interval)
         except BaseException:
             stop(None if query is None else query.query)
-            if lock is not None:
-                lock.release()
+            lock.release()
             raise
         return query
+
+    def _lock(self) -> DriverLock | DriverLease:
+        """The right to drive the checkpoint; raises if somebody else has it."""
+        if self.folder is not None:
+            return DriverLock(self.folder)
+        assert self.far is not None, f"{self.checkpoint} is neither local nor remote"
+        return DriverLease(self.far)
 
     def _record(self) -> None:
         """Write the run into its folders, the checkpoint's last: only then is it a run."""
@@ -167,6 +177,8 @@ class Prepared:
         for folder in (*self.homes, self.folder):
             if folder is not None and (self.is_new or runs.read(folder) is None):
                 runs.write(self.run, folder)
+        if self.far is not None and self.is_new:
+            remote.record(self.run, self.far)
 
     @property
     def homes(self) -> list[Path]:
@@ -202,17 +214,18 @@ def prepare(
     trigger takes of inboxes.
     """
     folder = local(checkpoint)
+    _require_local(merged, checkpoint, folder, output)
     place = checkpoint if folder is None else str(folder)
     output = None if output is None else output.resolve()
-    _require_local(merged, checkpoint, folder, output)
     _require_apart(merged, folder, output)
     if folder is not None and (folder / LOCK).exists():
         DriverLock(folder).release()  # raises if another merge runs
-    found = None if folder is None else runs.find(folder, output)
+    far = remote.RemoteFolder(merged.session, place) if folder is None else None
+    found = remote.find(far) if folder is None and far else runs.find(Path(place), output)
     merged = merged.continued(found)
     run = _run(merged, found, has_output=output is not None)
     if found is not None:
-        runs.require_same(found, run, output or Path(place))
+        runs.require_same(found, run, output or place)
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
     if output is None:
         sinks.setdefault(LATE, f"{place}/{LATE}")
@@ -228,6 +241,7 @@ def prepare(
         sinks.get(LATE, f"{output}/{LATE}"),
         FINAL in sinks,
         limit,
+        far,
     )
     _require_sinks(made, found)
     if found is not None and folder is not None:
@@ -312,6 +326,13 @@ def _require_complete(sink: FolderSink, committed: int) -> None:
 def _require_local(
     merged: "Merged", checkpoint: str, folder: Path | None, output: Path | None
 ) -> None:
+    if output is not None and local(str(output)) is None:
+        message = (
+            f"ab.merge: output={output} is no local path, and an output needs files that are "
+            "renamed at once: name a folder on a disk, or give elements= a function that "
+            "writes there"
+        )
+        raise UsageError(message)
     what = "an inbox" if merged.copies.inboxes else "output=" if output is not None else None
     if folder is None and what is not None:
         message = (

@@ -185,7 +185,7 @@ def write(run: Run, folder: Path) -> None:
     replace_text(folder / FILE, json.dumps(asdict(run), indent=1) + "\n")
 
 
-def require_same(found: Run, wanted: Run, where: Path) -> None:
+def require_same(found: Run, wanted: Run, where: Path | str) -> None:
     """Reject a restart that asks for other lanes, times or columns than the run has."""
     for name in ("lanes", "case", "policy", "time", "columns", "inboxes", "key"):
         was, now = _fixed(found, name), _fixed(wanted, name)
@@ -213,10 +213,13 @@ def _show(value: object) -> str:
 def read(folder: Path) -> Run | None:
     """The run that a folder belongs to, if it does."""
     path = folder / FILE
-    if not path.exists():
-        return None
+    return from_text(path.read_text(), path) if path.exists() else None
+
+
+def from_text(text: str, path: Path | str) -> Run:
+    """The run that a text records; `path` is where it was, for the error."""
     try:
-        fields = json.loads(path.read_text())
+        fields = json.loads(text)
         require_format(path, fields["format"], FORMAT)
         fields.setdefault("key", ())  # runs that began before keys have none
         for name in ("columns", "founders", "inboxes", "key"):

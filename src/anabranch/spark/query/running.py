@@ -19,7 +19,7 @@ from anabranch.errors import UsageError
 from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import escaped, shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
-from anabranch.spark.query import ending
+from anabranch.spark.query import ending, remote
 from anabranch.spark.query.budget import BudgetWarner
 from anabranch.spark.query.control_log import (
     COMPACT_AT,
@@ -29,6 +29,7 @@ from anabranch.spark.query.control_log import (
     read_entries,
 )
 from anabranch.spark.query.follow import INTERVAL, Follower
+from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
@@ -53,15 +54,15 @@ OnTrigger = Callable[[Totals], None]
 class RunningQuery:
     """A query that was started; `query` is Spark's own object.
 
-    `totals` is what the run has committed so far, also in earlier starts (these only if the
-    checkpoint is a local path), `late` the place of rows that were not merged.
+    `totals` is what the run has committed so far, also in earlier starts, `late` the place of
+    rows that were not merged.
     """
 
     def __init__(
         self,
         prepared: Prepared,
         writer: TriggerWriter,
-        lock: DriverLock | None,
+        lock: DriverLock | DriverLease,
         on_trigger: OnTrigger | None,
         shares: ShareWarner,
     ) -> None:
@@ -141,8 +142,7 @@ class RunningQuery:
         """Let go of what is held while the query runs."""
         for poller in self._pollers:
             poller.stop()
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()
 
     def _raise_failures(self) -> None:
         for poller in self._pollers:
@@ -169,8 +169,10 @@ class RunningQuery:
 
     def _last_commit(self) -> int:
         """The last trigger that Spark has committed; -1 if none, or not visible here."""
-        folder = self._prepared.folder
-        return -1 if folder is None else last_entry(folder / "commits")
+        folder, far = self._prepared.folder, self._prepared.far
+        if folder is not None:
+            return last_entry(folder / "commits")
+        return -1 if far is None else remote.last_commit(far)
 
     def begin(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
         """Start Spark's query; called once, by `Prepared.start`."""
@@ -195,8 +197,9 @@ class RunningQuery:
         )
         with shuffled_into(spark, self._prepared.run.lanes):
             self.query = stream.start()
-        if self._lock is not None:
-            self._lock.is_active = lambda: ending.is_active(self.query)
+        self._lock.is_active = lambda: ending.is_active(self.query)
+        if isinstance(self._lock, DriverLease):
+            self._poll(self._lock.renew, BEAT)
         if self._follower is not None:
             self._poll(self._follower.look, INTERVAL)
         if pause is not None:
@@ -293,8 +296,10 @@ class RunningQuery:
             write_snapshot(progress, self.totals)
 
     def _read_totals(self) -> Totals:
-        progress = local(self._writer.progress)
-        return Totals() if progress is None else read_totals(progress)
+        progress, far = local(self._writer.progress), self._prepared.far
+        if progress is not None:
+            return read_totals(progress)
+        return Totals() if far is None else remote.read_totals(far)
 
     def _writable(self) -> ControlLog:
         if self._control is None:

@@ -4,6 +4,7 @@ Lanes write the files of a trigger themselves, and sinks (`anabranch.sinks`) put
 place; the records come last, as one file per trigger that is complete or not there.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from anabranch.spark.write.records import write_record_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_URI: Final = re.compile(r"[A-Za-z][\w+.-]+:/")
+"""How a URI begins; a `Path` of one has a single slash."""
 
 RECORDS: Final = pa.schema({"lane": pa.int32(), "record": pa.string()})
 """The columns of a trigger's folder of records; `record` is a `LaneRecord` as JSON."""
@@ -84,8 +88,12 @@ def trigger_name(trigger: int) -> str:
 
 
 def local(path: str) -> Path | None:
-    """A path on this machine, or None if it is a place that only Spark reaches."""
+    """A path on this machine, or None if it is a place that only Spark reaches.
+
+    >>> local("s3a://bucket/out"), local("s3a:/bucket/out"), local("file:///tmp")
+    (None, None, PosixPath('/tmp'))
+    """
     parts = urlparse(path)
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    return None if parts.scheme and "://" in path else Path(path).resolve()
+    return None if _URI.match(path) else Path(path).resolve()

@@ -1,0 +1,78 @@
+"""A checkpoint that only Spark reaches: the run and its records by Spark's readers and writers.
+
+Here the folder is on the disk, and nothing but Spark looks at it; `test_object_store_deep` has
+one in S3.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from anabranch.errors import FileError, StateError, UsageError
+from anabranch.spark.query import remote
+from anabranch.spark.query.remote import RemoteFolder
+from anabranch.spark.query.run_record import Run
+
+pytestmark = pytest.mark.spark
+
+RUN = Run("abcdef", 2, "r3", "bigint", ("n: int64",), ("east",), key=("n",))
+
+
+def test_a_run_is_recorded_once_and_compared_with_what_spark_committed(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = RemoteFolder(spark, f"file://{tmp_path}/ck")
+    assert remote.find(folder) is None
+    assert remote.read_totals(folder).triggers == 0
+    remote.record(RUN, folder)
+    assert remote.find(folder) == RUN
+    with pytest.raises(Exception, match="PATH_ALREADY_EXISTS"):
+        remote.record(RUN, folder)
+    for log in ("offsets", "commits"):
+        (tmp_path / "ck" / log).mkdir()
+        (tmp_path / "ck" / log / "9").write_text("v1")
+        (tmp_path / "ck" / log / "10").write_text("v1")
+    assert remote.last_commit(folder) == 10
+    with pytest.raises(StateError, match="committed trigger 10, but its records are not in"):
+        remote.find(folder)
+    for trigger in (9, 10, 11):
+        rows = spark.createDataFrame([(0, "{}")], "lane int, record string").coalesce(1)
+        rows.write.parquet(f"{folder.uri}/progress/trigger-{trigger:012d}")
+    assert list(folder.records()) == [9, 10, 11]
+    with pytest.raises(StateError, match=r"its last trigger is 10, but .* of trigger 11"):
+        remote.find(folder)
+
+
+def test_a_checkpoint_that_somebody_else_began_is_rejected(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    with pytest.raises(StateError, match=r"a checkpoint that ab\.merge did not begin"):
+        remote.find(RemoteFolder(spark, f"file://{tmp_path}"))
+
+
+def test_what_is_overwritten_holds_one_text(spark: Any, tmp_path: Path) -> None:
+    folder = RemoteFolder(spark, f"file://{tmp_path}")
+    assert folder.lines("note") is None
+    for text in ("first", "second"):
+        folder.write("note", text, replace=True)
+    assert folder.lines("note") == ["second"]
+
+
+def test_outputs_and_inboxes_on_an_object_store_are_rejected_by_name(
+    spark: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(FileError, match=r"an inbox is a folder on a disk .* this is a URI"):
+        ab.inbox("s3a://bucket/in")
+    (tmp_path / "in").mkdir()
+    columns = "id bigint, ts bigint"
+    source = spark.readStream.schema(columns).parquet(str(tmp_path / "in"))
+    with pytest.warns(UserWarning, match="no stables"):
+        merged = ab.merge(ab.events(source, start="ts", lifetime=5), lanes=1)
+    with pytest.raises(UsageError, match=r"output=s3a:/bucket/out is no local path"):
+        merged.start(tmp_path / "ck", output="s3a://bucket/out")
+    with pytest.raises(
+        UsageError, match=r"s3a://bucket/ck is no local path, but output= needs"
+    ):
+        merged.start("s3a://bucket/ck", output=tmp_path / "out")
