@@ -57,7 +57,8 @@ class Stream:
 
     `df` has the reserved columns (`replica` only if copies travel together), the payload, and
     the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
-    are the DataFrames of replicas that have one each, by name: `df` is their union.
+    are the DataFrames of replicas that have one each, by name: `df` is their union.  `lifetime`
+    is when its events end, as a run records it.
     """
 
     df: "DataFrame"
@@ -69,6 +70,7 @@ class Stream:
     has_stables: bool = True
     is_ntz: bool = False
     copies: "tuple[tuple[str, DataFrame], ...]" = ()
+    lifetime: str = "as its elements say"
 
     @property
     def schema_in_lanes(self) -> ElementSchema:
@@ -168,7 +170,8 @@ def events(
         finish = _next_start(df, start, keys, replica, seq)
     columns = _event_columns(df, start, end, finish, names)
     stream = _stream(df.select(columns), ordering, where, name=name, properties=properties)
-    stream = replace(stream, has_stables=not stream.is_streaming)
+    lasts = _lifetime(stream, end, lifetime, keys)
+    stream = replace(stream, has_stables=not stream.is_streaming, lifetime=lasts)
     return stream if stream.is_streaming else _ended(stream)
 
 
@@ -211,6 +214,17 @@ def _next_start(
     by = [F.col(quoted(c)) for c in (start, *(order or others))]
     # One key for all is what was asked for; Connect would warn of a window without any.
     return F.lead(by[0]).over(Window.partitionBy(*(same or [F.lit(0)])).orderBy(*by))
+
+
+def _lifetime(stream: Stream, end: str | None, lifetime: Any, keys: Sequence[str]) -> str:
+    """When events end, in words: equal for equal meanings."""
+    if end is not None:
+        return f"to column {end}"
+    if lifetime is None:
+        return f"until replaced by {', '.join(keys)}"
+    time = stream.schema.time
+    unit = " microseconds" if time is TimeType.TIMESTAMP else ""
+    return f"{to_units(str(lifetime), time, option='ab.events: lifetime')}{unit} from start"
 
 
 def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":

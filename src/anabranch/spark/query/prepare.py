@@ -237,15 +237,18 @@ def prepare(
 
 
 def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
-    payload = merged.schema.payload
+    payload, copies = merged.schema.payload, merged.copies
     return runs.Run(
         run=found.run if found else runs.new_id(),
         lanes=merged.lanes,
         case=merged.label,
-        time=merged.schema.time.value,
+        time="timestamp_ntz" if copies.is_ntz else merged.schema.time.value,
         columns=tuple(f"{field.name}: {field.type}" for field in payload),
-        founders=found.founders if found else merged.copies.founders,
-        inboxes=tuple(str(one.path) for one in merged.copies.inboxes),
+        founders=found.founders if found else copies.founders,
+        inboxes=tuple(str(one.path) for one in copies.inboxes),
+        replicas=copies.frames,
+        lifetimes=copies.lifetimes,
+        order=copies.ordered_by,
         policy=merged.policy,
         has_output=has_output,
     )

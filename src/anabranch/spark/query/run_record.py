@@ -4,8 +4,7 @@ Each of them holds a file `_run.json` with the same run id; a folder of Parquet 
 it in its tail (`anabranch.sinks.published`).  A checkpoint knows which input was
 consumed and what was emitted; joined with another output folder it would lose or double rows,
 so every other pairing is rejected before Spark starts.  What may never change over the life of
-a run (the number of lanes, the case, the policy but for `violations`, the type of the times,
-the payload columns, the inboxes) is recorded there too.
+a run (`FIXED`) is recorded there too, and compared at every start.
 
 The records of the triggers are in the output folder, if the run has one, else in the
 checkpoint.  Until the first release there is one format; others are rejected by name.
@@ -26,7 +25,21 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+
+FIXED: Final = {
+    "lanes": "",
+    "case": "",
+    "policy": "",
+    "time": "",
+    "columns": "",
+    "inboxes": "",
+    "replicas": "name= gives a DataFrame its name, and their order counts; ",
+    "lifetimes": "events that are remembered would not meet their copies; ",
+    "order": "rows that were consumed would be taken for new ones, or the reverse; ",
+}
+"""What a restart may not change, with what its refusal adds; of the policy all but
+`violations`."""
 
 _BESIDE: Final = f".{FILE}."
 
@@ -35,8 +48,9 @@ _BESIDE: Final = f".{FILE}."
 class Run:
     """What is fixed when a run first starts.
 
-    `founders` are the replicas that were there; `has_output`: the records of the triggers are
-    in an output folder, not in the checkpoint.
+    `founders` are the replicas that were there; `replicas` those of DataFrames, with when the
+    events of each end (`lifetimes`); `order` is what orders the rows of a replica.
+    `has_output`: the records of the triggers are in an output folder, not in the checkpoint.
     """
 
     run: str
@@ -46,6 +60,9 @@ class Run:
     columns: tuple[str, ...]
     founders: tuple[str, ...]
     inboxes: tuple[str, ...] = ()
+    replicas: tuple[str, ...] = ()
+    lifetimes: tuple[str, ...] = ()
+    order: str = ""
     policy: str = "default"
     has_output: bool = False
     format: int = FORMAT
@@ -185,13 +202,14 @@ def write(run: Run, folder: Path) -> None:
 
 
 def require_same(found: Run, wanted: Run, where: Path) -> None:
-    """Reject a restart that asks for other lanes, times or columns than the run has."""
-    for name in ("lanes", "case", "policy", "time", "columns", "inboxes"):
+    """Reject a restart that asks for something else than the run was started with."""
+    for name, why in FIXED.items():
         was, now = _fixed(found, name), _fixed(wanted, name)
         if was != now:
             message = (
                 f"{where}: this run was started with {name} = {_show(was)}, now it is asked "
-                f"to go on with {_show(now)}; keep it as it was, or start anew in new folders"
+                f"to go on with {_show(now)}; {why}keep it as it was, or start anew in new "
+                "folders"
             )
             raise StateError(message)
 
@@ -204,7 +222,8 @@ def _fixed(run: Run, name: str) -> object:
 
 
 def _show(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return shown or "nothing"
 
 
 def read(folder: Path) -> Run | None:
@@ -215,7 +234,7 @@ def read(folder: Path) -> Run | None:
     try:
         fields = json.loads(path.read_text())
         require_format(path, fields["format"], FORMAT)
-        for name in ("columns", "founders", "inboxes"):
+        for name in ("columns", "founders", "inboxes", "replicas", "lifetimes"):
             fields[name] = tuple(fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"
