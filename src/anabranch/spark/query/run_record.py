@@ -6,6 +6,12 @@ consumed and what was emitted; joined with another output folder it would lose o
 so every other pairing is rejected before Spark starts.  What may never change over the life of
 a run (`FIXED`) is recorded there too, and compared at every start.
 
+An upgrade (`anabranch.spark.query.upgrade`) gives a run another *generation*: a checkpoint of
+Spark's and a control log of its own, in a folder of the checkpoint (`home`).  The record in the
+checkpoint names the generation in force; that of an output follows before its first trigger,
+so that a copy of the checkpoint from before an upgrade is rejected.  Triggers are counted on:
+`first_trigger` is the run's number of the trigger that Spark calls 0 in this generation.
+
 The records of the triggers are in the output folder, if the run has one, else in the
 checkpoint.  Until the first release there is one format; others are rejected by name.
 """
@@ -28,7 +34,7 @@ FILE: Final = "_run.json"
 FORMAT: Final = 2
 
 FIXED: Final = {
-    "lanes": "",
+    "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
     "case": "",
     "policy": "",
     "time": "",
@@ -51,6 +57,8 @@ class Run:
     `founders` are the replicas that were there; `replicas` those of DataFrames, with when the
     events of each end (`lifetimes`); `order` is what orders the rows of a replica.
     `has_output`: the records of the triggers are in an output folder, not in the checkpoint.
+    `payload` is the schema of the payload, as Arrow serialises it, in hexadecimal.  `begun` is
+    the last trigger that was begun before this generation: it may have left a record.
     """
 
     run: str
@@ -65,7 +73,31 @@ class Run:
     order: str = ""
     policy: str = "default"
     has_output: bool = False
+    payload: str = ""
+    generation: int = 0
+    first_trigger: int = 0
+    begun: int = -1
     format: int = FORMAT
+
+
+def home(checkpoint: Path, run: Run) -> Path:
+    """The folder with Spark's own checkpoint and the control log of a run's generation."""
+    return generation_folder(checkpoint, run.generation)
+
+
+def generation_folder(checkpoint: Path, generation: int) -> Path:
+    """The folder of a generation; the first has no folder of its own."""
+    return checkpoint if generation == 0 else checkpoint / f"generation-{generation}"
+
+
+def last_commit(checkpoint: Path, run: Run) -> int:
+    """The last trigger of a run that Spark has committed; -1 if none."""
+    return run.first_trigger + last_entry(home(checkpoint, run) / "commits")
+
+
+def last_begun(checkpoint: Path, run: Run) -> int:
+    """The last trigger of a run that Spark has begun, and may repeat; -1 if none."""
+    return max(run.begun, run.first_trigger + last_entry(home(checkpoint, run) / "offsets"))
 
 
 def new_id() -> str:
@@ -88,7 +120,7 @@ def find(checkpoint: Path, output: Path | None = None) -> Run | None:
             "are; start it again as before, or start anew in new folders"
         )
         raise StateError(message)
-    require_written(output or checkpoint, checkpoint)
+    require_written(output or checkpoint, checkpoint, found)
     return found
 
 
@@ -128,10 +160,22 @@ def _find_both(output: Path, checkpoint: Path) -> Run | None:
             f"{theirs.run}; name two folders of one run, or two new ones"
         )
         raise StateError(message)
-    return ours
+    _require_generation(output, ours, checkpoint, theirs)
+    return theirs
 
 
-def require_own(folder: Path, found: Run | None) -> None:
+def _require_generation(folder: Path, ours: Run, checkpoint: Path, theirs: Run) -> None:
+    """Reject a checkpoint that an upgrade has replaced."""
+    if ours.generation > theirs.generation:
+        message = (
+            f"{checkpoint}: is from before an upgrade from {theirs.lanes} to {ours.lanes} "
+            f"lanes, after which {folder} was written; continued from here rows would be "
+            "doubled; name the checkpoint that was upgraded"
+        )
+        raise StateError(message)
+
+
+def require_own(folder: Path, found: Run | None, checkpoint: Path | None) -> None:
     """Reject a folder of a sink that belongs to another run; a new one may be added later."""
     if found is None and is_unused(folder):
         return
@@ -145,6 +189,8 @@ def require_own(folder: Path, found: Run | None) -> None:
             "double rows; name the folder it was started with, or a new one"
         )
         raise StateError(message)
+    if theirs is not None and found is not None and checkpoint is not None:
+        _require_generation(folder, theirs, checkpoint, found)
 
 
 def require_new(checkpoint: Path) -> None:
@@ -166,12 +212,12 @@ def is_unused(folder: Path) -> bool:
     return all(name in (FILE, LOCK) or name.startswith(_BESIDE) for name in names)
 
 
-def require_written(output: Path, checkpoint: Path) -> None:
+def require_written(output: Path, checkpoint: Path, run: Run) -> None:
     """Reject an output that lacks what its checkpoint says was written last, and the reverse.
 
     Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
     """
-    begun, committed = last_entry(checkpoint / "offsets"), last_entry(checkpoint / "commits")
+    begun, committed = last_begun(checkpoint, run), last_commit(checkpoint, run)
     there = record_file(output / PROGRESS, committed)
     if committed >= 0 and not there.exists():
         message = (
