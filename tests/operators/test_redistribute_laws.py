@@ -9,6 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_laws_on_engines import LAWS, cuts
+from test_merge_complete import (
+    test_the_output_is_the_union_of_the_copies as union_of_copies,
+)
+from test_merge_complete import (
+    test_with_wait_the_shortfall_is_what_came_too_late as shortfall,
+)
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -23,6 +29,7 @@ from anabranch.spark.lane.state import NO_COPIES, load
 from anabranch.testing import engine, interleavings, replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
+GAPS = [union_of_copies, shortfall]
 POLICIES = st.sampled_from(["default", "stable_lag=2"])
 
 
@@ -38,10 +45,24 @@ def moving(data):
     return make
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def heavy(laws):
+    """The first of these laws, and the others in deep runs."""
+    names = [law.__name__.removeprefix("test_") for law in laws]
+    marks = [(), *[(pytest.mark.deep,)] * (len(laws) - 1)]
+    found = zip(laws, names, marks, strict=True)
+    return [pytest.param(law, id=name, marks=mark) for law, name, mark in found]
+
+
+@pytest.mark.parametrize("law", heavy(LAWS))
 @given(st.data())
 def test_laws_of_merge(law, data):
     law(moving(data), data)
+
+
+@pytest.mark.parametrize("law", heavy(GAPS))
+@given(st.data())
+def test_laws_of_copies_with_gaps(law, data):
+    law.hypothesis.inner_test(moving(data), data)
 
 
 @given(st.data())
