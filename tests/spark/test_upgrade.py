@@ -80,8 +80,11 @@ def test_a_run_goes_on_in_other_lanes(spark: Any, place: Place, case: str) -> No
         place.prepare(case=case, lanes=2)
     for _ in range(3):
         give(files, len(files) // 2 + 1)
-        totals = place.merge(spark, case=case)
+        query = place.prepare(case=case).start(spark, once=True)
+        query.wait()
+        totals = query.totals
         assert totals.adds_up
+        assert [one["trigger"] for one in ab.progress(query)] == [totals.next_trigger - 1]
     assert totals.triggers == totals.next_trigger == before.triggers + 3
     judge(place, totals.rows)
     with pytest.raises(StateError, match="from before an upgrade from 2 to 3 lanes"):

@@ -15,6 +15,7 @@ consumed.  How far a DataFrame was read is known to Spark's own source alone, an
 checkpoint can be given that.
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -107,6 +108,7 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
         first_trigger=runs.last_commit(folder, run) + 1,
         begun=runs.last_begun(folder, run),
     )
+    os.sync()  # a machine that fails must not lose what the record is about to name
     runs.write(then, folder)  # the one rename that puts it in force
     return Upgraded(str(folder), run.lanes, lanes, live, then.first_trigger)
 
