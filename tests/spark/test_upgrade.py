@@ -72,7 +72,10 @@ def test_a_run_goes_on_in_other_lanes(spark: Any, place: Place, case: str) -> No
     before = place.merge(spark, case=case)
     forget_last_commit(place)
     shutil.copytree(place.checkpoint, place.root / "copy")
+    prepared = place.prepare(case=case)
     done = ab.upgrade(place.checkpoint, lanes=4, spark=spark)
+    with pytest.raises(StateError, match="was upgraded from 2 to 4 lanes meanwhile"):
+        prepared.start(spark, once=True)
     assert (done.was, done.lanes, done.triggers) == (2, 4, before.triggers - 1)
     again = ab.upgrade(place.checkpoint, lanes=3, spark=spark)
     assert (again.was, again.events) == (4, done.events)

@@ -184,6 +184,8 @@ class Prepared:
         """Write the run into its folders, the checkpoint's last: only then is it a run."""
         if self.folder is not None and self.is_new:
             runs.require_new(self.folder)
+        elif self.folder is not None:
+            runs.require_current(self.folder, self.run)
         for folder in (*self.homes, self.folder):
             if folder is not None and (self.is_new or self._is_behind(folder)):
                 runs.write(self.run, folder)

@@ -200,6 +200,17 @@ def require_new(checkpoint: Path) -> None:
         raise StateError(message)
 
 
+def require_current(checkpoint: Path, run: Run) -> None:
+    """Reject a start of a generation that an upgrade has replaced since it was looked at."""
+    known = read(checkpoint)
+    if known is not None and known.generation != run.generation:
+        message = (
+            f"{checkpoint}: was upgraded from {run.lanes} to {known.lanes} lanes meanwhile; "
+            "start again"
+        )
+        raise StateError(message)
+
+
 def _content(folder: Path) -> set[str]:
     """The names in a folder, without what a first start leaves when it dies."""
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
