@@ -227,7 +227,7 @@ def test_what_cannot_be_upgraded_is_refused_by_name(world: World, tmp_path: Path
     with pytest.raises(StateError, match="another merge works on this checkpoint"):
         upgrade(world, 3)
     lock.release()
-    frames = {"lifetimes": ("0: as its elements say",), "inboxes": ()}
+    frames = {"lifetimes": ("0: as its elements end",), "inboxes": ()}
     runs.write(replace(world.run, **frames), world.checkpoint)
     with pytest.raises(UsageError, match="this run reads DataFrames; how far"):
         upgrade(world, 3)

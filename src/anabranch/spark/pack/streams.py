@@ -70,7 +70,7 @@ class Stream:
     has_stables: bool = True
     is_ntz: bool = False
     copies: "tuple[tuple[str, DataFrame], ...]" = ()
-    lifetime: str = "as its elements say"
+    lifetime: str = "as its elements end"
 
     @property
     def schema_in_lanes(self) -> ElementSchema:

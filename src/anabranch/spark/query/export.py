@@ -43,8 +43,8 @@ class Export:
     """What the jobs must know; it travels to the workers.
 
     `source` is the folder of Spark's checkpoint; without `has_store` the lanes that it began
-    with are all there is.  `target` is the folder of the next generation.  `pipelines` are what
-    the lanes may run: a query that reports final events may have a step for it.
+    with are all there is.  `target` is a folder that no other upgrade uses.  `pipelines` are
+    what the lanes may run: a query that reports final events may have a step for it.
     """
 
     run: str

@@ -35,7 +35,7 @@ from anabranch.spark.lane.exported import LANES, lane_file
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import FOLDER, ControlLog
 from anabranch.spark.query.ending import explain
-from anabranch.spark.query.export import SHARES, Export, LaneReport, export_lanes
+from anabranch.spark.query.export import Export, LaneReport, export_lanes
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.session.start import session
 from anabranch.spark.write.reports import local
@@ -91,14 +91,17 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
     """Build the next generation, and put it in force."""
     target = runs.generation_folder(folder, run.generation + 1)
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    job = _export(folder, run, lanes, target)
+    # Tasks of a driver that was killed may live a little longer, and write to its own folder.
+    attempt = target / f"attempt-{runs.new_id()}"
+    attempt.mkdir(parents=True)
+    job = _export(folder, run, lanes, attempt)
     try:
         former, live = export_lanes(spark, job)
     except Exception as error:
         raise explain(error) from error
     _require_complete(job, former, live)
-    shutil.rmtree(target / SHARES)
+    (attempt / LANES).rename(target / LANES)
+    shutil.rmtree(attempt)
     log = ControlLog(runs.home(folder, run) / FOLDER)
     log.carry_over(target / FOLDER, former[0].log)
     then = replace(
@@ -128,7 +131,7 @@ def _export(folder: Path, run: runs.Run, lanes: int, target: Path) -> Export:
 
 
 def _pipeline(run: runs.Run) -> Pipeline:
-    """What the lanes of a run have run, as far as its record tells."""
+    """What the lanes of a run have run, by its record; final events may add a step."""
     payload = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(run.payload)))
     schema = ElementSchema(TimeType(run.time), payload)
     if run.case in [case.value for case in MergeCase]:
