@@ -36,7 +36,7 @@ def command(*, checkpoint: Path, lanes: int, master: str | None, as_json: bool) 
         click.echo(f"{done.checkpoint}: has {lanes} lanes; nothing to do")
     else:
         click.echo(
-            f"{done.checkpoint}: {done.was} lanes became {done.lanes} after {done.triggers} "
-            f"triggers, with {done.events:,} events that may still change; start the merge as "
-            "before"
+            f"{done.checkpoint}: {done.was} lanes became {done.lanes}; triggers so far: "
+            f"{done.triggers:,}, events that may still change: {done.events:,}; start the "
+            "merge as before"
         )
