@@ -83,7 +83,7 @@ class Faults:
         self.runs[f"{test} seed={seed}"] = {**facts, "commit": commit}
         runs = dict(sorted(self.runs.items()))
         names = list(asdict(counts))
-        sums = {name: sum(run[name] for run in runs.values()) for name in names}
+        sums = {name: sum(run.get(name, 0) for run in runs.values()) for name in names}
         failed = sum(not run["passed"] for run in runs.values())
         text = json.dumps({**sums, "failed": failed, "runs": runs}, indent=1)
         FAULTS.write_text(text + "\n")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from anabranch.spark.pack.streams import elements, events
     from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import merge, union
+    from anabranch.spark.query.upgrade import upgrade
     from anabranch.spark.session.start import session
     from anabranch.spark.windows import run as windows_run
     from anabranch.spark.write.read_output import read_output
@@ -69,6 +70,7 @@ __all__ = [
     "session",
     "show_element",
     "union",
+    "upgrade",
     "windows_run",
 ]
 
@@ -84,6 +86,7 @@ _HEAVY = {
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
     "union": "anabranch.spark.query.merge:union",
+    "upgrade": "anabranch.spark.query.upgrade:upgrade",
     "windows_run": "anabranch.spark.windows:run",
 }
 """Where each name that is imported at first use is defined: module and name there."""

@@ -29,7 +29,7 @@ from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import Facts, Parcel, from_row, in_every_lane, pieces, to_rows
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.write.formats import ElementsForm, Unpacker
-from anabranch.testing.in_lanes import Parts
+from anabranch.testing.in_lanes import Parts, redistributed
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 
@@ -110,6 +110,10 @@ class Runtime:
         self.trigger += 1
         lanes = self.spec.after.lanes if self.spec.after else 1
         return [from_row(row, SCHEMA, None) for row in crossed(sent, lanes)]
+
+    def redistribute(self, lanes: int) -> None:
+        """Go on in another number of lanes."""
+        self.spec, self.stores = redistributed(self.spec, self.stores, lanes)
 
     def final(self) -> list[Event]:
         """The events that became final."""

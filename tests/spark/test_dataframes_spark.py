@@ -12,7 +12,8 @@ import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
 from anabranch.spark.query import run_record as runs
-from anabranch.spark.query.merge import Merged
+from anabranch.spark.query.merge import Asked, Merged, build
+from anabranch.spark.query.prepare import prepare
 from anabranch.testing.asserts import assert_valid
 
 pytestmark = pytest.mark.spark
@@ -182,6 +183,45 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
     other = ab.merge(merged.copies.stream, lanes=2, policy="stable_lag=3,violations=detach")
     with pytest.raises(StateError, match=r"policy = default, .* go on with stable_lag=3;"):
         other.start(tmp_path / "ck", once=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "names"),
+    [
+        (
+            {"lifetime": "10 minutes"},
+            {"lifetime": "1 hour"},
+            r"lifetimes = east: 600000000 microseconds from start, .* 3600000000",
+        ),
+        ({"name": "east"}, {"name": "west"}, r"replicas = east, .* go on with west; name="),
+        ({}, {"order": "file"}, r"order = nothing: .* go on with _metadata\.file_path, "),
+    ],
+    ids=["lifetime", "name", "order"],
+)
+def test_what_would_change_silently_is_compared(
+    spark: Any, tmp_path: Path, first: dict[str, Any], then: dict[str, Any], names: str
+) -> None:
+    schema = "at timestamp, n bigint"
+    source = files_source(spark, tmp_path / "in", schema)
+
+    def merged(options: dict[str, Any]) -> Merged:
+        usual = {"name": "east", "lifetime": "1 hour"}
+        return build([ab.events(source, start="at", **{**usual, **options})], Asked())
+
+    began = prepare(merged(first), str(tmp_path / "ck"), {})
+    runs.write(began.run, tmp_path / "ck")
+    assert not prepare(merged(first), str(tmp_path / "ck"), {}).is_new
+    with pytest.raises(StateError, match=names):
+        prepare(merged(then), str(tmp_path / "ck"), {})
+
+
+def test_two_dataframes_that_change_places_are_refused(spark: Any, tmp_path: Path) -> None:
+    """Spark knows its sources by their positions: each would go on where the other stopped."""
+    one, other = frames_of(spark, tmp_path)
+    began = prepare(build([one, other], Asked()), str(tmp_path / "ck"), {})
+    runs.write(began.run, tmp_path / "ck")
+    with pytest.raises(StateError, match=r"replicas = east, west, .* go on with west, east"):
+        prepare(build([other, one], Asked()), str(tmp_path / "ck"), {})
 
 
 def test_a_restart_on_another_number_of_processors_keeps_the_lanes(

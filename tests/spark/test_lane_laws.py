@@ -1,4 +1,4 @@
-"""Lanes, cases, cuts into triggers, retries, lost workers: always the replicas' history.
+"""Lanes, also other ones later, cases, cuts, retries, lost workers: always the same history.
 
 No Spark here: `lanes_driver` plays its part, so that many faults can be tried.
 """
@@ -58,6 +58,8 @@ def test_any_lanes_any_cut_any_fault_same_history(data: st.DataObject, case: str
         runtime.commit(parcels)
         assert_valid(runtime.output())
         assert runtime.totals.adds_up
+        if data.draw(st.booleans()):
+            runtime.redistribute(data.draw(st.integers(1, 3)))
     assert History.of(runtime.output()) == history
     if final:
         assert History.from_events(runtime.final()) == history

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "explain": "Which merge case do the replicas of an inbox permit, and why?",
     "generate": "Write divergent replicas of one random stream, and its true history.",
     "merge": "Merge the replicas of an inbox into one stream, on Spark.",
+    "upgrade": "Give a stopped merge another number of lanes.",
     "windows": "What does a window query return on which engine, and why?",
 }
 """Every command and its line in the help."""

@@ -8,6 +8,7 @@ of a pipeline.  It makes a `State`, which one lane keeps and changes in place:
     parts                what changed since a mark, as named bytes (`state.blocks.Saved`)
     check                assert every invariant
     route                which lane an element belongs to
+    split, unite         where it has them: its states for another number of lanes
 
 Contract of `step`; the law tests assert all but the last:
 
@@ -386,6 +387,25 @@ class ReportsFinal(Protocol):
 
     def reporting_final(self) -> "Operator | None":
         """The same operator with `final` in its results; None if it keeps too little for it."""
+
+
+@runtime_checkable
+class Redistributes(Protocol):
+    """An operator whose states can be laid out for another number of lanes.
+
+    All states of a run, split and united, remember what they did before, each event in the
+    lane that the route gives it now.  What every lane knows stays in every lane, and what lanes
+    count (pending elements, conflicts) has the same sum.
+    """
+
+    def split(self, state: Any, lanes: int, by: Route) -> Sequence[State]:
+        """What a state of one lane remembers, by the lane that it belongs to from now on.
+
+        `by` is the route of the first operator of the pipeline, which decides for all.
+        """
+
+    def unite(self, states: Sequence[Any]) -> State:
+        """One lane's shares of the states of all former lanes, in their order, as one state."""
 
 
 def count_buckets(buckets: Sequence[Codes]) -> dict[Bucket, int]:

@@ -47,6 +47,15 @@ class FinalizeOperator:
         """The state that was saved; StateError if of another kind, version or schema."""
         return FinalizeState.from_parts(parts, self.schema)
 
+    def split(self, state: "FinalizeState", lanes: int, by: Route) -> list["FinalizeState"]:
+        """What a state of one lane remembers, by the lane that it belongs to from now on."""
+        mine = state.groups.by_lane(lanes, by)
+        return [FinalizeState.of_shares([state], [ids]) for ids in mine]
+
+    def unite(self, states: Sequence["FinalizeState"]) -> "FinalizeState":
+        """One lane's shares of the states of all former lanes as one state."""
+        return FinalizeState.of_shares(states, [one.groups.table.living() for one in states])
+
 
 class FinalizeState(UnaryState):
     """What finalize remembers for one lane."""

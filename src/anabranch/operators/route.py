@@ -63,9 +63,26 @@ def route(
         raise UsageError(message)
     if by is Route.ALL:
         return np.full(len(batch), EVERY_LANE, np.int64)
-    lane = (_word(batch, by, columns) % np.uint64(lanes)).astype(np.int64)
+    lane = _lane(_word(batch, by, columns), lanes)
     lane[batch.kind == STABLE] = EVERY_LANE
     return lane
+
+
+def lanes_of_names(start: Ints, low: Ints, lanes: int, by: Route) -> Ints:
+    """The lane of each event by START or IDENTITY; `low` is the first word of its hash."""
+    if by not in (Route.START, Route.IDENTITY):
+        message = f"route: an event's start and hash do not give its lane by {by.value}"
+        raise UsageError(message)
+    word = _mix(_unsigned(start))
+    return _lane(word if by is Route.START else _mix(_unsigned(low) ^ word), lanes)
+
+
+def _lane(words: NDArray[np.uint64], lanes: int) -> Ints:
+    return (words % np.uint64(lanes)).astype(np.int64)
+
+
+def _unsigned(numbers: Ints) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(numbers).view(np.uint64)
 
 
 def _word(batch: Batch, by: Route, columns: Sequence[str]) -> NDArray[np.uint64]:

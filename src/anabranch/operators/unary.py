@@ -167,6 +167,17 @@ class UnaryState(OneInput, ABC):
         state.restored()
         return state
 
+    @classmethod
+    def of_shares(cls, states: "Sequence[Self]", ids: Sequence[Ints]) -> Self:
+        """These groups of some states that have received the same stables, as one state."""
+        state = cls(states[0].schema)
+        for name in ("mark", *cls.NUMBERS):
+            setattr(state, name, getattr(states[0], name))
+        groups = [one.groups for one in states]
+        state.groups.take_over(list(zip(groups, ids, strict=True)))
+        state.restored()
+        return state
+
     @abstractmethod
     def restored(self) -> None:
         """Derive what follows from what was saved, such as what is due when."""

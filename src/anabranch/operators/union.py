@@ -24,6 +24,7 @@ from anabranch.batch.batch import (
     STABLE,
     Batch,
     Codes,
+    Ints,
     Mask,
     concat,
 )
@@ -81,6 +82,14 @@ class UnionOperator:
     def from_parts(self, parts: Mapping[str, bytes]) -> "UnionState":
         """The state that was saved; StateError if of another kind, version or schema."""
         return UnionState.from_parts(parts, self.schema)
+
+    def split(self, state: "UnionState", lanes: int, by: Route) -> list["UnionState"]:
+        """What a state of one lane remembers, by the lane that it belongs to from now on."""
+        return [UnionState.of_shares([state], [ids]) for ids in state.groups.by_lane(lanes, by)]
+
+    def unite(self, states: Sequence["UnionState"]) -> "UnionState":
+        """One lane's shares of the states of all former lanes as one state."""
+        return UnionState.of_shares(states, [one.groups.table.living() for one in states])
 
 
 @dataclass
@@ -239,6 +248,24 @@ class UnionState:
         state.attachments = int(header["attachments"])
         members = [_Member(**one) for one in json.loads(header["members"])]
         state.members = {one.name: one for one in members}
+        state.groups.schedule(*first_ends(*state.groups.all()))
+        return state
+
+    @classmethod
+    def of_shares(cls, states: "Sequence[UnionState]", ids: Sequence[Ints]) -> "UnionState":
+        """These groups of some lanes' states as one state.
+
+        Lanes know the same inputs, but each the last seq that it has seen: the last counts.
+        """
+        first = states[0]
+        state = cls(first.schema)
+        state.frontier, state.mark = first.frontier, first.mark
+        state.attachments = first.attachments
+        for name, one in first.members.items():
+            last = max(other.members[name].last_seq for other in states)
+            state.members[name] = replace(one, last_seq=last)
+        groups = [one.groups for one in states]
+        state.groups.take_over(list(zip(groups, ids, strict=True)))
         state.groups.schedule(*first_ends(*state.groups.all()))
         return state
 

@@ -99,7 +99,8 @@ class LaneRecord:
     operator that takes the inputs; `operators` has all of them.  `saved` are the
     bytes written to the state store; `log` is the last entry of the control log that the
     trigger took, -1 if it took none; `warm` and `cold` say whether the state came from a
-    worker's copy or from the store (neither: it is new).
+    worker's copy or from the store (neither: it is new).  Spark counts triggers from 0 in each
+    checkpoint; `first_trigger` is what the run has before.
     """
 
     lane: int
@@ -118,6 +119,7 @@ class LaneRecord:
     saved: int = 0
     warm: bool = False
     cold: bool = False
+    first_trigger: int = 0
     version: int = VERSION
 
     def fact(self, name: str) -> Any:

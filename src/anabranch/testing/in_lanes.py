@@ -6,7 +6,7 @@ has nothing but what was saved.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,10 +18,12 @@ from anabranch.model.element import Element
 from anabranch.operators.contract import Attach, ControlEntry, Detach, Operator, PassOver
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.sources.channels import ELEMENTS, FINAL
+from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
+from anabranch.spark.lane.redistribute import split, unite
 from anabranch.spark.lane.rows import LaneRow
 from anabranch.spark.lane.spec import LaneSpec
-from anabranch.spark.lane.state import load, store
+from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.state_cache import WarmCopies
 from anabranch.spark.lane.trigger import make
 from anabranch.spark.pack.parcels import (
@@ -42,24 +44,27 @@ from anabranch.testing.backends import COUNTED, Pushed
 from anabranch.testing.ledger import Account
 
 
-class Parts(dict[tuple[str], tuple[bytes]]):
+class Parts(HeldParts):
     """What lanes use of Spark's map state."""
 
-    def getValue(self, key: tuple[str]) -> tuple[bytes] | None:  # noqa: N802
-        """The value, if there is one."""
-        return self.get(key)
 
-    def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:  # noqa: N802
-        """Write a value."""
-        self[key] = value
-
-    def removeKey(self, key: tuple[str]) -> None:  # noqa: N802
-        """Remove a value, if there is one."""
-        self.pop(key, None)
-
-    def iterator(self) -> Iterator[tuple[tuple[str], tuple[bytes]]]:
-        """All that is there."""
-        return iter(list(self.items()))
+def redistributed(
+    spec: LaneSpec, stores: Sequence[Parts], lanes: int
+) -> tuple[LaneSpec, list[Parts]]:
+    """The same run in another number of lanes; every state is checked."""
+    pipeline, then = spec.pipeline, replace(spec, lanes=lanes)
+    former = [
+        load(parts, spec.lane_id(number), NO_COPIES) or spec.new_lane()
+        for number, parts in enumerate(stores)
+    ]
+    shares = [split(lane, pipeline, lanes) for lane in former]
+    made = [Parts() for _ in range(lanes)]
+    for number, parts in enumerate(made):
+        lane = unite([each[number] for each in shares], pipeline)
+        for state in lane.states.values():
+            state.check()
+        store(parts, then.lane_id(number), lane, NO_COPIES)
+    return then, made
 
 
 @dataclass
@@ -115,6 +120,11 @@ class InLanes:
             made += in_every_lane(one, self.lanes, Facts(len(elements)))
         if made:
             self._commit(made)
+
+    def redistribute(self, lanes: int) -> None:
+        """Go on in another number of lanes, with what was saved."""
+        self.spec, self.stores = redistributed(self.spec, self.stores, lanes)
+        self.lanes, self.warm = lanes, WarmCopies()
 
     def restart(self) -> None:
         """The worker is another one: it loads what the lanes have saved."""

@@ -22,6 +22,7 @@ from merge_place import Place
 from sessions import Session
 
 from anabranch.sources.commits import committed
+from anabranch.spark.query import run_record as runs
 
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that is killed in its first minute never profits from the second compiler."""
@@ -44,6 +45,7 @@ class Counts:
     in_a_trigger: int = 0
     interrupts: int = 0
     lost_entries: int = 0
+    upgrades: int = 0
     lost: int = 0
     doubled: int = 0
 
@@ -56,6 +58,7 @@ class Scene:
         self.rng = random.Random(seed)
         self.master = master
         self.roll = "1 minute"
+        self.lanes: int | None = 2
         self.env = {"JDK_JAVA_OPTIONS": QUICK_JAVA, "ANABRANCH_DRIVER_MEMORY": "700m"}
         self.counts = Counts()
         self.sessions: list[Session] = []
@@ -94,9 +97,18 @@ class Scene:
         place = self.place
         folders = [place.inbox, "--output", place.output, "--checkpoint", place.checkpoint]
         command = [sys.executable, "-m", "anabranch", "merge", *folders, *words]
-        where = ["--master", self.master, "--lanes", 2]
-        log = place.root / f"driver-{len(self.sessions)}.log"
-        self.sessions.append(Session([*command, *where], log=log, env=self.env))
+        lanes = [] if self.lanes is None else ["--lanes", self.lanes]
+        return self._session([*command, "--master", self.master, *lanes])
+
+    def upgrade(self, lanes: int) -> Session:
+        """`anabranch upgrade` as a process; who starts the merge then names no lanes."""
+        self.lanes = None
+        command = [sys.executable, "-m", "anabranch", "upgrade", self.place.checkpoint]
+        return self._session([*command, "--lanes", lanes, "--master", self.master])
+
+    def _session(self, command: list[object]) -> Session:
+        log = self.place.root / f"driver-{len(self.sessions)}.log"
+        self.sessions.append(Session(command, log=log, env=self.env))
         return self.sessions[-1]
 
     def watch(self) -> Session:
@@ -126,7 +138,10 @@ class Scene:
         return max((int(file.name) for file in self.entries(log)), default=-1)
 
     def entries(self, log: str) -> list[Path]:
-        files = self.place.checkpoint.glob(f"{log}/[0-9]*")
+        checkpoint = self.place.checkpoint
+        run = runs.read(checkpoint)
+        home = checkpoint if run is None else runs.home(checkpoint, run)
+        files = home.glob(f"{log}/[0-9]*")
         return sorted((f for f in files if f.name.isdecimal()), key=lambda f: int(f.name))
 
     def kill(self, session: Session, only: str | None = None) -> None:

@@ -69,8 +69,10 @@ def write_parts(state: MergeState, since: int | None) -> Saved:
 def read_parts(parts: Mapping[str, bytes], schema: ElementSchema) -> MergeState:
     """The state that was saved last."""
     control = open_control(parts, KIND, schema)
-    state = _new_state(schema, control)
-    _read_rows(state, parts, control)
+    state = new_state(schema, control)
+    blocks = read_blocks(parts, control.blocks, KIND)
+    fill_rows(state, [(nodes, payload) for nodes, _, payload in blocks], control.empty)
+    state.nodes.date(control.blocks)
     restore_names(state.final_names, parts, control, KIND)
     return state.restored()
 
@@ -93,7 +95,7 @@ def control_table(state: MergeState) -> pa.Table:
     return state.members.table(header, **more)
 
 
-def _new_state(schema: ElementSchema, control: Control) -> MergeState:
+def new_state(schema: ElementSchema, control: Control) -> MergeState:
     """A state without events, as the control describes it."""
     header, plain = control.header, replace(schema, has_seq=False, has_replica=False)
     members = Members.read(control.head, header)
@@ -156,18 +158,20 @@ def _bags(state: MergeState, ids: Ints, is_bag: NDArray[np.bool_]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
-def _read_rows(state: MergeState, parts: Mapping[str, bytes], control: Control) -> None:
+def fill_rows(
+    state: MergeState, blocks: Sequence[tuple[pa.Table, pa.Table]], empty: pa.Table
+) -> None:
+    """Fill a state that has no events with tables of nodes and their payloads."""
     none = node_table(state, np.empty(0, np.int64))
-    tables, payloads, all_rows = [none], [control.empty], [_rows_of(state, none, [])]
-    for nodes, _, payload in read_blocks(parts, control.blocks, KIND):
+    tables, payloads, all_rows = [none], [empty], [_rows_of(state, none, [])]
+    for nodes, payload in blocks:
         columns = read_table(payload) if payload.num_columns else []
         tables.append(nodes)
         payloads.append(payload)
         all_rows.append(_rows_of(state, nodes, columns))
     ids = np.concatenate([column_of(table, "node") for table in tables])
-    held = read_table(pa.concat_tables(payloads)) if len(control.empty.schema) else []
+    held = read_table(pa.concat_tables(payloads)) if len(empty.schema) else []
     state.nodes.restore(ids, np.concatenate(all_rows), held, 0)
-    state.nodes.date(control.blocks)
     if state.is_governed:
         _read_held(state, tables)
     for table in tables:

@@ -125,6 +125,32 @@ class MergeOperator:
             raise StateError(message)
         return state
 
+    def split(
+        self,
+        state: OrderedState | MergeState,
+        lanes: int,
+        by: Route,  # noqa: ARG002
+    ) -> Sequence[OrderedState | MergeState]:
+        """What a state of one lane remembers, by the lane that it belongs to from now on."""
+        if isinstance(state, OrderedState):
+            from anabranch.operators.merge import ordered_redistribute
+
+            return ordered_redistribute.split(state, lanes)
+        from anabranch.operators.merge import redistribute
+
+        return redistribute.split(state, lanes)
+
+    def unite(self, states: Sequence[OrderedState | MergeState]) -> OrderedState | MergeState:
+        """One lane's shares of the states of all former lanes as one state."""
+        ordered = [one for one in states if isinstance(one, OrderedState)]
+        if ordered:
+            from anabranch.operators.merge import ordered_redistribute
+
+            return ordered_redistribute.unite(ordered)
+        from anabranch.operators.merge import redistribute
+
+        return redistribute.unite([one for one in states if isinstance(one, MergeState)])
+
 
 def open_merge(
     case: MergeCase,

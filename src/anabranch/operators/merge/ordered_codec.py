@@ -67,7 +67,7 @@ def write_parts(state: OrderedState, since: int | None) -> Saved:
     after = EVERYTHING if since is None else since
     held, gone = write_blocks(_in_blocks(state), after)
     blocks = state.blocks.table().replace_schema_metadata({"next_held": str(state.next_held)})
-    control = write_tables(*_control(state), blocks)
+    control = write_tables(*write_control(state), blocks)
     state.blocks.forget(after, state.mark)
     return Saved({CONTROL: control} | held, () if since is None else tuple(gone), state.mark)
 
@@ -78,7 +78,7 @@ def read_parts(
     """The state that was saved last."""
     kind = kind_of(case)
     streams = kind.open(part_of(parts, CONTROL, kind))
-    state = _read_control(streams, case, schema)
+    state = read_control(streams, case, schema)
     table = streams.next()
     state.blocks, state.next_held = Blocks.read(table), int(header_of(table)["next_held"])
     empty = np.empty(0, np.int64)
@@ -97,7 +97,7 @@ def read_parts(
     return state
 
 
-def _control(state: OrderedState) -> tuple[pa.Table, ...]:
+def write_control(state: OrderedState) -> tuple[pa.Table, ...]:
     """The tables of all but what is held."""
     members, group = state.members, state.group
     header = kind_of(state.case).header(
@@ -127,7 +127,7 @@ def _control(state: OrderedState) -> tuple[pa.Table, ...]:
     )
 
 
-def _read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
+def read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
     """The state of these tables, without what is held."""
     control, header = streams.first()
     events, left, payload, left_payload = (streams.next() for _ in range(4))

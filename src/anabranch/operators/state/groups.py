@@ -14,7 +14,7 @@ are due are found by a queue, so a frontier that moves costs what it is due for,
 what stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,8 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW, START, Lookup
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown, read_table
+from anabranch.operators.contract import Route
+from anabranch.operators.route import lanes_of_names
 from anabranch.operators.state.blocks import BLOCK_BITS, InBlocks, Saved, read_blocks
 from anabranch.operators.state.codec import StateKind, column_of, matrix_of, to_table
 from anabranch.operators.state.due_queue import DueQueue
@@ -237,6 +239,27 @@ class Groups:
         self._restore_rows(column_of(held, "node"), column_of(held, "count"), payload)
         self.table.date(blocks)
         return header
+
+    def take_over(self, shares: "Sequence[tuple[Groups, Ints]]") -> None:
+        """Fill empty groups with some of others, which share no name.  Nothing is due yet."""
+        none = np.empty((0, len(self.columns)), np.int64)
+        logs, sizes, payloads = [none], [none[:, 0]], [self.table.schema.empty_table()]
+        for other, ids in shares:
+            logs.append(other.read(ids)[1])
+            sizes.append(other.table.rows[ids, COUNT])
+            payloads.append(other.payload(ids))
+        self._log, count = np.concatenate(logs), np.concatenate(sizes)
+        self._used = self._events = len(self._log)
+        payload = pa.concat_tables(payloads) if len(self.table.schema) else payloads[0]
+        self._restore_rows(np.arange(len(count)), count, payload)
+
+    def by_lane(self, lanes: int, by: Route) -> list[Ints]:
+        """The groups of each lane; for groups of identities, which have one start each."""
+        assert self._by_start, f"groups without a start have no lane: {self!r}"
+        ids = self.table.living()
+        rows = self.table.rows[ids]
+        lane_of = lanes_of_names(rows[:, START], rows[:, LOW], lanes, by)
+        return [ids[lane_of == lane] for lane in range(lanes)]
 
     def _restore_rows(self, ids: Ints, count: Ints, payload: pa.Table) -> None:
         columns = read_table(payload) if payload.num_columns else []

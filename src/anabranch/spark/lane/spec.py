@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import Attach, Inputs
 from anabranch.operators.pipeline import Pipeline, require_ids
 from anabranch.operators.route import Routing
+from anabranch.spark.lane.exported import lane_file, read_lane
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.rows import LaneRow
 from anabranch.spark.lane.state import Lane, LaneId
@@ -49,7 +51,9 @@ class LaneSpec:
     `stage` counts from 0; `before` is the number of lanes of the stage before, None for the
     first.  `final` asks for the events that become final.  `plain`: rows are events, without a
     key, so those that repeat one are worth a warning.  `warm`: workers may keep copies of
-    states (decided by the driver's environment).
+    states (decided by the driver's environment).  `exported` is the folder with the states that
+    lanes begin with, if they do not begin with nothing; the run has taken `first_trigger`
+    triggers by then.
     """
 
     run: str
@@ -66,6 +70,8 @@ class LaneSpec:
     before: int | None = None
     after: NextStage | None = None
     warm: bool = field(default_factory=is_switched_on)
+    exported: str | None = None
+    first_trigger: int = 0
 
     @property
     def schema(self) -> ElementSchema:
@@ -85,6 +91,12 @@ class LaneSpec:
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""
         return LaneId(self.run, self.stage, number, self.lanes, self.pipeline)
+
+    def first_lane(self, number: int) -> Lane:
+        """What a lane begins with that has nothing in Spark's store."""
+        if self.exported is None:
+            return self.new_lane()
+        return read_lane(lane_file(Path(self.exported), number), self.lane_id(number))
 
     def new_lane(self) -> Lane:
         """A lane that has taken no step."""

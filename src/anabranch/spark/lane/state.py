@@ -1,7 +1,8 @@
 """What a lane remembers, in parts, in Spark's state store; and a warm copy in the worker.
 
     header        JSON: format, run, stage, lane, lanes, the steps of the pipeline, how many
-                  steps were taken, which inputs have left, marks, a nonce
+                  steps were taken, which inputs have left, how far the control log was read,
+                  marks, a nonce
     STEP-ID/NAME  the parts of one operator's state; a save writes those that changed
 
 Small parts lie together (`anabranch.spark.lane.bundles`).
@@ -27,7 +28,7 @@ from anabranch.operators.pipeline import Pipeline
 from anabranch.spark.lane.bundles import Bundles, Parts
 from anabranch.spark.lane.state_cache import WarmCopies, private_folder
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 HEADER: Final = "header"
 
 
@@ -57,14 +58,16 @@ class Lane:
     """What a lane remembers: the state of each step of its pipeline, by id.
 
     `steps` were taken so far; `gone` are inputs that have left, with their last attachment;
-    `passed` is the frontier that the stage before has reached; `marks` are what was saved last
-    of each state, and `kept` where each stored part lies.
+    `passed` is the frontier that the stage before has reached; `log` is the last entry of the
+    control log that was taken; `marks` are what was saved last of each state, and `kept` where
+    each stored part lies.
     """
 
     states: dict[str, State]
     steps: int = 0
     gone: dict[str, int] = field(default_factory=dict)
     passed: int = int(NEVER_UNITS)
+    log: int = -1
     marks: dict[str, int] = field(default_factory=dict)
     kept: Bundles = field(default_factory=Bundles)
 
@@ -91,7 +94,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
     states = {
         one.id: one.operator.from_parts(_under(f"{one.id}/", found)) for one in which.pipeline
     }
-    fields = {name: header[name] for name in ("steps", "gone", "passed", "marks")}
+    fields = {name: header[name] for name in ("steps", "gone", "passed", "log", "marks")}
     return Lane(states, **fields, kept=kept)
 
 
@@ -130,6 +133,7 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "steps": lane.steps,
         "gone": lane.gone,
         "passed": lane.passed,
+        "log": lane.log,
         "marks": lane.marks,
         "nonce": nonce,
     }

@@ -94,6 +94,7 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
         _take_inputs(now, parcels)
         # Rows of DataFrames come after all entries of the log, and are none.
         now.log = max((one.log for one in parcels if one.log < FOREVER_UNITS), default=-1)
+        lane.log = max(lane.log, now.log)
     else:
         batch, lane.passed = gathered(parcels, spec.before, lane.passed, spec.schema)
         whole = _from_stage(parcels[0].input, batch)
@@ -301,4 +302,5 @@ def _record(now: _Trigger) -> LaneRecord:
         leader=leader(attached),
         violators=now.account.violators,
         frame_bytes=now.account.frame_bytes,
+        first_trigger=now.spec.first_trigger,
     )

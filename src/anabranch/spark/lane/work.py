@@ -70,7 +70,7 @@ def take(spec: LaneSpec, parts: Parts, parcels: Sequence[Parcel]) -> Made:
     hits = copies.hits
     lane = load(parts, which, copies)
     is_new, was_warm = lane is None, copies.hits > hits
-    lane = lane or spec.new_lane()
+    lane = lane or spec.first_lane(number)
     made = make(number, lane, parcels, spec)
     with ThreadPoolExecutor(1) as beside:  # while Spark takes the state, write the files
         direct = spec.direct

@@ -61,6 +61,7 @@ class Stream:
     the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
     are the DataFrames of replicas that have one each, by name: `df` is their union.  `key`
     names one event in each replica; `is_plain`: the rows are events, and no elements.
+    `lifetime` is when its events end, as a run records it.
     """
 
     df: "DataFrame"
@@ -74,6 +75,7 @@ class Stream:
     copies: "tuple[tuple[str, DataFrame], ...]" = ()
     key: Key | None = None
     is_plain: bool = False
+    lifetime: str = "as its elements end"
 
     @property
     def schema_in_lanes(self) -> ElementSchema:
@@ -185,6 +187,7 @@ def events(
         properties = keyed(properties)
     stream = _stream(df.select(columns), ordering, where, name=name, properties=properties)
     stream = replace(stream, has_stables=not stream.is_streaming, key=named, is_plain=True)
+    stream = replace(stream, lifetime=_lifetime(stream, end, lifetime, keys))
     return stream if stream.is_streaming else _ended(stream)
 
 
@@ -227,6 +230,17 @@ def _next_start(
     by = [F.col(quoted(c)) for c in (start, *(order or others))]
     # One key for all is what was asked for; Connect would warn of a window without any.
     return F.lead(by[0]).over(Window.partitionBy(*(same or [F.lit(0)])).orderBy(*by))
+
+
+def _lifetime(stream: Stream, end: str | None, lifetime: Any, keys: Sequence[str]) -> str:
+    """When events end, in words: equal for equal meanings."""
+    if end is not None:
+        return f"to column {end}"
+    if lifetime is None:
+        return f"until replaced by {', '.join(keys)}"
+    time = stream.schema.time
+    unit = " microseconds" if time is TimeType.TIMESTAMP else ""
+    return f"{to_units(str(lifetime), time, option='ab.events: lifetime')}{unit} from start"
 
 
 def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":

@@ -23,6 +23,7 @@ A query has one log, for the replicas of its inboxes and for those of its DataFr
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -182,12 +183,29 @@ class ControlLog:
             return
         with self._lock:
             self._read()
-            files = [(*key, *facts) for key, facts in self.files.items()]
-            members = {name: asdict(member) for name, member in self.members.items()}
-            state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
-            write_json(_snapshot(self._folder), state)
+            self._write_snapshot(_snapshot(self._folder))
         for file in consumed:
             file.unlink(missing_ok=True)
+
+    def carry_over(self, folder: Path, taken: int) -> None:
+        """Begin a log in another folder that goes on after the entry `taken` of this one.
+
+        What its entries add up to is all that is known here; its files are those not taken.
+        """
+        assert self._folder is not None, "a log in memory cannot be carried over"
+        with self._lock:
+            self._read()
+            folder.mkdir(parents=True)
+            for name, file in _files(self._folder, _consumed(self._folder)).items():
+                if int(name.partition(".")[0]) > taken:
+                    shutil.copy2(file, folder / name)  # with its time: Spark goes by it
+            self._write_snapshot(_snapshot(folder))
+
+    def _write_snapshot(self, file: Path) -> None:
+        files = [(*key, *facts) for key, facts in self.files.items()]
+        members = {name: asdict(member) for name, member in self.members.items()}
+        state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
+        write_json(file, state)
 
     def refresh(self) -> None:
         """Take in what others wrote: a query that ended here may run elsewhere now."""

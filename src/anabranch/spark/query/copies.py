@@ -45,6 +45,8 @@ class Copies:
     inboxes: tuple[Inbox, ...]
     schema: ElementSchema
     declared: dict[str, StreamProperties | None]
+    lifetimes: tuple[str, ...] = ()
+    """When the events of each DataFrame end, in words."""
 
     @property
     def is_streaming(self) -> bool:
@@ -105,6 +107,16 @@ class Copies:
             return "seq"
         found = [] if self.stream is None else [self.stream.ordered_by]
         return "; ".join([*found, *(["file name and row (inbox)"] if self.inboxes else [])])
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The replicas of DataFrames: Spark knows each of its sources by its position alone.
+
+        Those that a column names come last; their order means nothing.
+        """
+        copies = () if self.stream is None else self.stream.copies
+        own = tuple(name for name, _ in copies)
+        return (*own, *sorted(name for name in self.names if name not in own))
 
     @property
     def founders(self) -> tuple[str, ...]:
@@ -179,7 +191,11 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     if not properties and stream is not None:
         properties = {"every replica": stream.properties}
     schema = facts[0].schema if stream is None else stream.schema_in_lanes
-    return Copies(stream, known, inboxes, schema, properties)
+    # A column may name replicas that nobody has seen yet.
+    lifetimes = tuple(
+        f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
+    )
+    return Copies(stream, known, inboxes, schema, properties, lifetimes)
 
 
 def _facts(at: int, one: Stream | Inbox) -> _Input:

@@ -9,6 +9,7 @@ rows that are read twice, change nothing.
 `progress` reads them; `listener` calls a function with them.
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ def _records(last: Mapping[str, Any]) -> list[dict[str, Any]]:
         records = [LaneRecord.from_json(note) for note in _notes(row)]
         if records:
             run = name.removeprefix(OBSERVED).rpartition("-")[0]
-            now = TriggerRecord.of(records, int(last["batchId"])).to_dict()
+            now = TriggerRecord.of(records, _number(last, row)).to_dict()
             found.append({"run": run, **_times(last), **now})
     return found
 
@@ -56,8 +57,18 @@ def _records(last: Mapping[str, Any]) -> list[dict[str, Any]]:
 def trigger_times(query: Any) -> dict[int, dict[str, Any]]:
     """When each of the last triggers of a query began, and how long it took, by its id."""
     # A trigger that did nothing is reported too, with the id of the next that does something.
-    reported = [one for one in query.recentProgress if any(map(_is_ours, _metrics(one)))]
-    return {int(one["batchId"]): _times(one) for one in reported}
+    found = {}
+    for one in query.recentProgress:
+        for name, row in _metrics(one).items():
+            if _is_ours(name):
+                found[_number(one, row)] = _times(one)
+    return found
+
+
+def _number(reported: Mapping[str, Any], row: Any) -> int:
+    """The run's number of a trigger: Spark counts from 0 in each of its checkpoints."""
+    note = json.loads(next(_notes(row), "{}"))
+    return int(reported["batchId"]) + int(note.get("first_trigger", 0))
 
 
 def _metrics(reported: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,12 +18,14 @@ from anabranch.sinks.folder import FolderSink
 from anabranch.sinks.function import FunctionSink
 from anabranch.sinks.published import Ledger, missing, tail_of
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.lane.exported import LANES
 from anabranch.spark.lane.stage import escaped, in_lanes
 from anabranch.spark.pack.spill import depot_for
 from anabranch.spark.query import remote
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
+from anabranch.spark.query.generations import remove_former
 from anabranch.spark.query.lease import DriverLease
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
@@ -71,8 +73,8 @@ class Folders:
 class Prepared:
     """A query that may start; nothing is written yet.
 
-    `merged` has the lanes, the case and the policy of the run.  `checkpoint` is what Spark
-    gets, `folder` the same as a local path.
+    `merged` has the lanes, the case and the policy of the run.  `checkpoint` is what the user
+    named, `folder` the same as a local path.
     """
 
     merged: "Merged"
@@ -94,6 +96,16 @@ class Prepared:
         return self.merged.copies.stream is not None
 
     @property
+    def home(self) -> Path | None:
+        """The folder with what belongs to the run's generation; None if it is no local path."""
+        return None if self.folder is None else runs.home(self.folder, self.run)
+
+    @property
+    def spark_checkpoint(self) -> str:
+        """What Spark gets."""
+        return self.checkpoint if self.home is None else str(self.home)
+
+    @property
     def progress(self) -> str:
         """The folder of the records of the triggers."""
         return f"{self.output or self.checkpoint}/{PROGRESS}"
@@ -110,10 +122,10 @@ class Prepared:
 
     def control_log(self) -> ControlLog | None:
         """The query's control log; None where the checkpoint is no local path."""
-        if self.folder is None:
+        if self.home is None:
             return None
-        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        log = ControlLog(self.folder / FOLDER, implied=self.has_frames)
+        (self.home / FOLDER).mkdir(parents=True, exist_ok=True)
+        log = ControlLog(self.home / FOLDER, implied=self.has_frames)
         log.compact()
         return log
 
@@ -126,14 +138,19 @@ class Prepared:
     def rows(self, spark: "SparkSession", writer: TriggerWriter) -> "DataFrame":
         """What the lanes make, as a stream."""
         merged, entries = self.merged, None
-        if self.folder is not None:
-            control = escaped(str(self.folder / FOLDER))
+        if self.home is not None:
+            control = escaped(str(self.home / FOLDER))
             reader = spark.readStream.schema(ENTRIES).option("cleanSource", "archive")
-            reader = reader.option("sourceArchiveDir", str(self.folder / CONSUMED))
+            reader = reader.option("sourceArchiveDir", str(self.home / CONSUMED))
             reader = reader.option("maxFilesPerTrigger", 1)
             entries = reader.json(control)
         parcels = merged.parcels(entries, writer.depot)
-        spec = replace(merged.spec(final=self.with_final), run=self.run.run)
+        spec = replace(
+            merged.spec(final=self.with_final),
+            run=self.run.run,
+            first_trigger=self.run.first_trigger,
+            exported=str(self.home / LANES) if self.home and self.run.generation else None,
+        )
         return in_lanes(parcels, replace(spec, direct=writer.direct(), depot=writer.depot))
 
     def start(
@@ -154,7 +171,10 @@ class Prepared:
         try:
             start_workers(spark, self.run.lanes)
             self._record()
-            writer = TriggerWriter(self.outlets, self.progress, depot_for(spark, self.folder))
+            self.remove_former()
+            depot = depot_for(spark, self.folder)
+            first = self.run.first_trigger
+            writer = TriggerWriter(self.outlets, self.progress, depot, first)
             query = RunningQuery(self, writer, lock, on_trigger, shares)
             query.begin(spark, once=once, interval=interval)
         except BaseException:
@@ -174,11 +194,23 @@ class Prepared:
         """Write the run into its folders, the checkpoint's last: only then is it a run."""
         if self.folder is not None and self.is_new:
             runs.require_new(self.folder)
+        elif self.folder is not None:
+            runs.require_current(self.folder, self.run)
         for folder in (*self.homes, self.folder):
-            if folder is not None and (self.is_new or runs.read(folder) is None):
+            if folder is not None and (self.is_new or self._is_behind(folder)):
                 runs.write(self.run, folder)
         if self.far is not None and self.is_new:
             remote.record(self.run, self.far)
+
+    def _is_behind(self, folder: Path) -> bool:
+        """Whether a folder does not know the run yet, or not its generation."""
+        known = runs.read(folder)
+        return known is None or known.generation < self.run.generation
+
+    def remove_former(self) -> None:
+        """Remove what an upgrade left, as soon as nothing needs it any more."""
+        if self.folder is not None:
+            remove_former(self.folder, self.run)
 
     @property
     def homes(self) -> list[Path]:
@@ -245,25 +277,35 @@ def prepare(
     )
     _require_sinks(made, found)
     if found is not None and folder is not None:
-        for watch in made.watches(ControlLog(folder / FOLDER)):
+        for watch in made.watches(ControlLog(runs.home(folder, found) / FOLDER)):
             watch.require_unchanged()
     return made
 
 
 def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
-    payload = merged.schema.payload
+    payload, copies = merged.schema.payload, merged.copies
     return runs.Run(
         run=found.run if found else runs.new_id(),
         lanes=merged.lanes,
         case=merged.label,
-        time=merged.schema.time.value,
+        time="timestamp_ntz" if copies.is_ntz else merged.schema.time.value,
         columns=tuple(f"{field.name}: {field.type}" for field in payload),
-        founders=found.founders if found else merged.copies.founders,
-        inboxes=tuple(str(one.path) for one in merged.copies.inboxes),
+        founders=found.founders if found else copies.founders,
+        inboxes=tuple(str(one.path) for one in copies.inboxes),
+        replicas=copies.frames,
+        lifetimes=copies.lifetimes,
+        order=copies.ordered_by,
         policy=merged.policy,
         has_output=has_output,
         key=() if merged.copies.key is None else merged.copies.key.names,
+        payload=payload.serialize().to_pybytes().hex(),
+        **(_generation(found) if found else {}),
     )
+
+
+def _generation(found: runs.Run) -> dict[str, int]:
+    names = ("generation", "first_trigger", "begun")
+    return {name: getattr(found, name) for name in names}
 
 
 def _sink(given: "Given", folders: Folders, name: str) -> Sink:
@@ -301,9 +343,9 @@ def _require_sinks(made: Prepared, found: runs.Run | None) -> None:
             message = f"ab.merge: two sinks have one folder, {folder}; name one for each"
             raise UsageError(message)
     for outside in made.outside:
-        runs.require_own(outside, found)
+        runs.require_own(outside, found, made.folder)
     if found is not None and made.folder is not None:
-        committed = runs.last_entry(made.folder / "commits")
+        committed = runs.last_commit(made.folder, found)
         for sink in made.folders:
             _require_complete(sink, committed)
 

@@ -4,8 +4,13 @@ Each of them holds a file `_run.json` with the same run id; a folder of Parquet 
 it in its tail (`anabranch.sinks.published`).  A checkpoint knows which input was
 consumed and what was emitted; joined with another output folder it would lose or double rows,
 so every other pairing is rejected before Spark starts.  What may never change over the life of
-a run (the number of lanes, the case, the policy but for `violations`, the type of the times,
-the payload columns, the inboxes) is recorded there too.
+a run (`FIXED`) is recorded there too, and compared at every start.
+
+An upgrade (`anabranch.spark.query.upgrade`) gives a run another *generation*: a checkpoint of
+Spark's and a control log of its own, in a folder of the checkpoint (`home`).  The record in the
+checkpoint names the generation in force; that of an output follows before its first trigger,
+so that a copy of the checkpoint from before an upgrade is rejected.  Triggers are counted on:
+`first_trigger` is the run's number of the trigger that Spark calls 0 in this generation.
 
 The records of the triggers are in the output folder, if the run has one, else in the
 checkpoint.  Until the first release there is one format; others are rejected by name.
@@ -26,7 +31,22 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+
+FIXED: Final = {
+    "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
+    "case": "",
+    "policy": "",
+    "time": "",
+    "columns": "",
+    "inboxes": "",
+    "key": "",
+    "replicas": "name= gives a DataFrame its name, and their order counts; ",
+    "lifetimes": "events that are remembered would not meet their copies; ",
+    "order": "rows that were consumed would be taken for new ones, or the reverse; ",
+}
+"""What a restart may not change, with what its refusal adds; of the policy all but
+`violations`."""
 
 _BESIDE: Final = f".{FILE}."
 
@@ -35,8 +55,12 @@ _BESIDE: Final = f".{FILE}."
 class Run:
     """What is fixed when a run first starts.
 
-    `founders` are the replicas that were there; `has_output`: the records of the triggers are
-    in an output folder, not in the checkpoint; `key` names one event in each replica.
+    `founders` are the replicas that were there; `replicas` those of DataFrames, with when the
+    events of each end (`lifetimes`); `order` is what orders the rows of a replica; `key` names
+    one event in each replica.  `has_output`: the records of the triggers are in an output
+    folder, not in the checkpoint.  `payload` is the schema of the payload, as Arrow serialises
+    it, in hexadecimal.  `begun` is the last trigger that was begun before this generation: it
+    may have left a record.
     """
 
     run: str
@@ -46,10 +70,37 @@ class Run:
     columns: tuple[str, ...]
     founders: tuple[str, ...]
     inboxes: tuple[str, ...] = ()
+    replicas: tuple[str, ...] = ()
+    lifetimes: tuple[str, ...] = ()
+    order: str = ""
     policy: str = "default"
     has_output: bool = False
     key: tuple[str, ...] = ()
+    payload: str = ""
+    generation: int = 0
+    first_trigger: int = 0
+    begun: int = -1
     format: int = FORMAT
+
+
+def home(checkpoint: Path, run: Run) -> Path:
+    """The folder with Spark's own checkpoint and the control log of a run's generation."""
+    return generation_folder(checkpoint, run.generation)
+
+
+def generation_folder(checkpoint: Path, generation: int) -> Path:
+    """The folder of a generation; the first has no folder of its own."""
+    return checkpoint if generation == 0 else checkpoint / f"generation-{generation}"
+
+
+def last_commit(checkpoint: Path, run: Run) -> int:
+    """The last trigger of a run that Spark has committed; -1 if none."""
+    return run.first_trigger + last_entry(home(checkpoint, run) / "commits")
+
+
+def last_begun(checkpoint: Path, run: Run) -> int:
+    """The last trigger of a run that Spark has begun, and may repeat; -1 if none."""
+    return max(run.begun, run.first_trigger + last_entry(home(checkpoint, run) / "offsets"))
 
 
 def new_id() -> str:
@@ -72,7 +123,7 @@ def find(checkpoint: Path, output: Path | None = None) -> Run | None:
             "are; start it again as before, or start anew in new folders"
         )
         raise StateError(message)
-    require_written(output or checkpoint, checkpoint)
+    require_written(output or checkpoint, checkpoint, found)
     return found
 
 
@@ -112,10 +163,22 @@ def _find_both(output: Path, checkpoint: Path) -> Run | None:
             f"{theirs.run}; name two folders of one run, or two new ones"
         )
         raise StateError(message)
-    return ours
+    _require_generation(output, ours, checkpoint, theirs)
+    return theirs
 
 
-def require_own(folder: Path, found: Run | None) -> None:
+def _require_generation(folder: Path, ours: Run, checkpoint: Path, theirs: Run) -> None:
+    """Reject a checkpoint that an upgrade has replaced."""
+    if ours.generation > theirs.generation:
+        message = (
+            f"{checkpoint}: is from before an upgrade from {theirs.lanes} to {ours.lanes} "
+            f"lanes, after which {folder} was written; continued from here rows would be "
+            "doubled; name the checkpoint that was upgraded"
+        )
+        raise StateError(message)
+
+
+def require_own(folder: Path, found: Run | None, checkpoint: Path | None) -> None:
     """Reject a folder of a sink that belongs to another run; a new one may be added later."""
     if found is None and is_unused(folder):
         return
@@ -129,12 +192,25 @@ def require_own(folder: Path, found: Run | None) -> None:
             "double rows; name the folder it was started with, or a new one"
         )
         raise StateError(message)
+    if theirs is not None and found is not None and checkpoint is not None:
+        _require_generation(folder, theirs, checkpoint, found)
 
 
 def require_new(checkpoint: Path) -> None:
     """Reject a checkpoint in which another start began a run since it was looked at."""
     if (checkpoint / FILE).exists():
         message = f"{checkpoint}: another merge began a run here meanwhile; start again"
+        raise StateError(message)
+
+
+def require_current(checkpoint: Path, run: Run) -> None:
+    """Reject a start of a generation that an upgrade has replaced since it was looked at."""
+    known = read(checkpoint)
+    if known is not None and known.generation != run.generation:
+        message = (
+            f"{checkpoint}: was upgraded from {run.lanes} to {known.lanes} lanes meanwhile; "
+            "start again"
+        )
         raise StateError(message)
 
 
@@ -150,12 +226,12 @@ def is_unused(folder: Path) -> bool:
     return all(name in (FILE, LOCK) or name.startswith(_BESIDE) for name in names)
 
 
-def require_written(output: Path, checkpoint: Path) -> None:
+def require_written(output: Path, checkpoint: Path, run: Run) -> None:
     """Reject an output that lacks what its checkpoint says was written last, and the reverse.
 
     Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
     """
-    begun, committed = last_entry(checkpoint / "offsets"), last_entry(checkpoint / "commits")
+    begun, committed = last_begun(checkpoint, run), last_commit(checkpoint, run)
     there = record_file(output / PROGRESS, committed)
     if committed >= 0 and not there.exists():
         message = (
@@ -186,13 +262,14 @@ def write(run: Run, folder: Path) -> None:
 
 
 def require_same(found: Run, wanted: Run, where: Path | str) -> None:
-    """Reject a restart that asks for other lanes, times or columns than the run has."""
-    for name in ("lanes", "case", "policy", "time", "columns", "inboxes", "key"):
+    """Reject a restart that asks for something else than the run was started with."""
+    for name, why in FIXED.items():
         was, now = _fixed(found, name), _fixed(wanted, name)
         if was != now:
             message = (
                 f"{where}: this run was started with {name} = {_show(was)}, now it is asked "
-                f"to go on with {_show(now)}; keep it as it was, or start anew in new folders"
+                f"to go on with {_show(now)}; {why}keep it as it was, or start anew in new "
+                "folders"
             )
             raise StateError(message)
 
@@ -205,9 +282,8 @@ def _fixed(run: Run, name: str) -> object:
 
 
 def _show(value: object) -> str:
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value)) or "none"
-    return str(value)
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return shown or "nothing"
 
 
 def read(folder: Path) -> Run | None:
@@ -221,8 +297,7 @@ def from_text(text: str, path: Path | str) -> Run:
     try:
         fields = json.loads(text)
         require_format(path, fields["format"], FORMAT)
-        fields.setdefault("key", ())  # runs that began before keys have none
-        for name in ("columns", "founders", "inboxes", "key"):
+        for name in ("columns", "founders", "inboxes", "replicas", "lifetimes", "key"):
             fields[name] = tuple(fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"

@@ -33,7 +33,7 @@ from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
-from anabranch.spark.query.run_record import last_entry
+from anabranch.spark.query.run_record import last_commit
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
@@ -171,7 +171,7 @@ class RunningQuery:
         """The last trigger that Spark has committed; -1 if none, or not visible here."""
         folder, far = self._prepared.folder, self._prepared.far
         if folder is not None:
-            return last_entry(folder / "commits")
+            return last_commit(folder, self._prepared.run)
         return -1 if far is None else remote.last_commit(far)
 
     def begin(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
@@ -188,7 +188,7 @@ class RunningQuery:
         stream = rows.writeStream.foreachBatch(
             _written(self._writer) if remote else self._write
         )
-        stream = stream.option("checkpointLocation", self._prepared.checkpoint)
+        stream = stream.option("checkpointLocation", self._prepared.spark_checkpoint)
         stream = stream.queryName(f"anabranch-{self.run[:8]}")
         stream = (
             stream.trigger(availableNow=True)
@@ -256,11 +256,11 @@ class RunningQuery:
                 "or use spark.streams.addListener"
             )
             raise UsageError(message)
-        if watches and self._prepared.folder is not None:
-            require_shared_disk(spark, self._prepared.folder / FOLDER)
+        if watches and self._prepared.home is not None:
+            require_shared_disk(spark, self._prepared.home / FOLDER)
 
-    def _write(self, df: "DataFrame", trigger: int) -> None:
-        self._take(self._writer.write(df, trigger), trigger)
+    def _write(self, df: "DataFrame", batch: int) -> None:
+        self._take(*self._writer.write(df, batch))
 
     def _take(self, records: list[LaneRecord], trigger: int) -> None:
         """Count what a trigger did, in the process that started the query.
@@ -268,6 +268,8 @@ class RunningQuery:
         This is the one place where replicas are detached by policy: it has the control log.
         """
         self._detach({name for record in records for name in record.violators})
+        if trigger == self._prepared.run.first_trigger + 2:
+            self._prepared.remove_former()
         if trigger < self.totals.next_trigger:  # repeated: its records were replaced
             self.totals = self._read_totals()
         else:
@@ -320,8 +322,8 @@ def _advance(watches: Sequence[InboxWatch]) -> None:
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":
     """The function for Spark to call beside a Connect server, from where nothing returns."""
 
-    def write(df: "DataFrame", trigger: int) -> None:
-        writer.write(df, trigger)
+    def write(df: "DataFrame", batch: int) -> None:
+        writer.write(df, batch)
 
     return write
 

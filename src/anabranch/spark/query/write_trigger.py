@@ -60,19 +60,24 @@ class Outlet:
 
 @dataclass(frozen=True)
 class TriggerWriter:
-    """All that a query writes; `progress` is the folder of the records."""
+    """All that a query writes; `progress` is the folder of the records.
+
+    Spark counts triggers from 0; the run has taken `first_trigger` before, and counts on.
+    """
 
     outlets: tuple[Outlet, ...]
     progress: str
     depot: Depot | None = None
+    first_trigger: int = 0
 
     def open(self, run: str) -> None:
         """Prepare every sink for the triggers of one start."""
         for outlet in self.outlets:
             outlet.sink.open(run)
 
-    def write(self, df: "DataFrame", trigger: int) -> list[LaneRecord]:
-        """Write one trigger; returns the records of its lanes."""
+    def write(self, df: "DataFrame", batch: int) -> tuple[list[LaneRecord], int]:
+        """Write what Spark calls `batch`; the records of its lanes, and its trigger."""
+        trigger = self.first_trigger + batch
         if trigger > 0:
             self.committed(trigger - 1)  # Spark begins a trigger when the one before is done
         others = [outlet for outlet in self.outlets if outlet.sink.folder is None]
@@ -90,7 +95,7 @@ class TriggerWriter:
         finally:
             if others:
                 df.unpersist()
-        return [one.record for one in reports]
+        return [one.record for one in reports], trigger
 
     def committed(self, trigger: int) -> None:
         """Notify every sink that Spark repeats no trigger up to this one."""

@@ -1,0 +1,65 @@
+"""Lanes laid out anew: what M lanes remember after a trigger, as N lanes.
+
+Each former lane is split into a share for each new one, and each new lane unites its shares.
+So no process ever holds more than one lane, as it was or as it becomes.  An operator states by
+its contract (`Redistributes`) that its states can be laid out anew; others are refused by name.
+"""
+
+from collections.abc import Sequence
+
+from anabranch.errors import StateError, UsageError
+from anabranch.operators.contract import Redistributes
+from anabranch.operators.pipeline import Pipeline
+from anabranch.spark.lane.state import Lane
+
+
+def require_redistributes(pipeline: Pipeline) -> None:
+    """Refuse a pipeline with an operator whose states belong to their number of lanes."""
+    for one in pipeline:
+        if not isinstance(one.operator, Redistributes):
+            message = (
+                f"the step '{one.id}' ({one.operator.name}) cannot change its lanes: its "
+                "states are not made for it; start anew in new folders"
+            )
+            raise UsageError(message)
+
+
+def split(lane: Lane, pipeline: Pipeline, lanes: int) -> list[Lane]:
+    """What a lane remembers, by the lane that it belongs to from now on."""
+    by = pipeline[0].operator.route
+    shares = {
+        one.id: one.operator.split(lane.states[one.id], lanes, by)
+        for one in pipeline
+        if isinstance(one.operator, Redistributes)
+    }
+    return [
+        Lane(
+            {step: states[number] for step, states in shares.items()},
+            steps=lane.steps,
+            gone=dict(lane.gone),
+            passed=lane.passed,
+            log=lane.log,
+        )
+        for number in range(lanes)
+    ]
+
+
+def unite(shares: Sequence[Lane], pipeline: Pipeline) -> Lane:
+    """The shares of one lane, in the order of the former lanes, as one lane."""
+    first = shares[0]
+    known = [(one.steps, one.gone, one.passed, one.log) for one in shares]
+    if any(one != known[0] for one in known):
+        message = (
+            f"lanes of one run differ in their steps, in who has left, or in how far the "
+            f"control log was read: {known}; the checkpoint is damaged; restore it, or start "
+            "with a new checkpoint and output"
+        )
+        raise StateError(message)
+    states = {
+        one.id: one.operator.unite([share.states[one.id] for share in shares])
+        for one in pipeline
+        if isinstance(one.operator, Redistributes)
+    }
+    return Lane(
+        states, steps=first.steps, gone=dict(first.gone), passed=first.passed, log=first.log
+    )

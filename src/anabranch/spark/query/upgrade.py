@@ -1,0 +1,182 @@
+"""`ab.upgrade`: a run that goes on in another number of lanes, with nothing lost or doubled.
+
+The lanes are read from Spark's state store, laid out anew and written to files, beside a
+control log that goes on after the last entry that they have taken: together they are the next
+*generation* of the run, in a folder of its own in the checkpoint.  Nothing of the run as it is
+changes until all of it is there.  Then one rename, of the record of the run, puts it in force.
+A process that is killed before has done nothing, one that is killed later has done all: what is
+left of the other generation is removed while the run goes on.
+
+`seq`, the numbers of triggers, the totals and the output go on.  A trigger that was begun and
+not committed begins again, in the new lanes, with the same input and the same number.
+
+Only a run whose replicas are all in inboxes can change its lanes: our control log has what was
+consumed.  How far a DataFrame was read is known to Spark's own source alone, and no new
+checkpoint can be given that.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import StateError, UsageError
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.merge import MergeOperator
+from anabranch.operators.merge.policy import Policy
+from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
+from anabranch.operators.union import UnionOperator
+from anabranch.spark.lane.exported import LANES, lane_file
+from anabranch.spark.query import run_record as runs
+from anabranch.spark.query.control_log import FOLDER, ControlLog
+from anabranch.spark.query.ending import explain
+from anabranch.spark.query.export import Export, LaneReport, export_lanes
+from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.session.start import session
+from anabranch.spark.write.reports import local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Upgraded:
+    """What an upgrade did: lanes before and now, events that went with it, triggers so far."""
+
+    checkpoint: str
+    was: int
+    lanes: int
+    events: int
+    triggers: int
+
+
+def upgrade(
+    checkpoint: str | Path, *, lanes: int, spark: "SparkSession | None" = None
+) -> Upgraded:
+    """Give a run that has been stopped another number of lanes; then start it as before.
+
+    Refused while it runs.  With as many lanes as the run has it does nothing: it may be called
+    again after a kill.  `spark` is the session to work in; without it the one that runs, or a
+    new one.
+    """
+    return upgrade_in(lambda: spark or session(), checkpoint, lanes)
+
+
+def upgrade_in(
+    start: "Callable[[], SparkSession]", checkpoint: str | Path, lanes: int
+) -> Upgraded:
+    """The same; Spark is started when all is checked that can be without it."""
+    folder = local(str(checkpoint))
+    if folder is None or not (folder / runs.FILE).exists():
+        message = f"ab.upgrade: {checkpoint} is no checkpoint of ours; name that of a merge"
+        raise UsageError(message)
+    lock = DriverLock(folder)
+    try:
+        run = runs.read(folder)
+        assert run is not None, f"{folder / runs.FILE} is gone"
+        _require_possible(folder, run, lanes)
+        if lanes == run.lanes:
+            return Upgraded(str(folder), lanes, lanes, 0, run.first_trigger)
+        return _upgrade(start(), folder, run, lanes)
+    finally:
+        lock.release()
+
+
+def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> Upgraded:
+    """Build the next generation, and put it in force."""
+    target = runs.generation_folder(folder, run.generation + 1)
+    shutil.rmtree(target, ignore_errors=True)
+    # Tasks of a driver that was killed may live a little longer, and write to its own folder.
+    attempt = target / f"attempt-{runs.new_id()}"
+    attempt.mkdir(parents=True)
+    job = _export(folder, run, lanes, attempt)
+    try:
+        former, live = export_lanes(spark, job)
+    except Exception as error:
+        raise explain(error) from error
+    _require_complete(job, former, live)
+    (attempt / LANES).rename(target / LANES)
+    shutil.rmtree(attempt)
+    log = ControlLog(runs.home(folder, run) / FOLDER)
+    log.carry_over(target / FOLDER, former[0].log)
+    then = replace(
+        run,
+        lanes=lanes,
+        generation=run.generation + 1,
+        first_trigger=runs.last_commit(folder, run) + 1,
+        begun=runs.last_begun(folder, run),
+    )
+    os.sync()  # a machine that fails must not lose what the record is about to name
+    runs.write(then, folder)  # the one rename that puts it in force
+    return Upgraded(str(folder), run.lanes, lanes, live, then.first_trigger)
+
+
+def _export(folder: Path, run: runs.Run, lanes: int, target: Path) -> Export:
+    source = runs.home(folder, run)
+    pipeline = _pipeline(run)
+    return Export(
+        run.run,
+        str(source),
+        runs.last_entry(source / "commits") >= 0,
+        str(target),
+        run.lanes,
+        lanes,
+        (pipeline, with_final(pipeline)),
+    )
+
+
+def _pipeline(run: runs.Run) -> Pipeline:
+    """What the lanes of a run have run, by its record; final events may add a step."""
+    payload = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(run.payload)))
+    schema = ElementSchema(TimeType(run.time), payload)
+    if run.case in [case.value for case in MergeCase]:
+        merge = MergeOperator.named(schema, run.case, Policy.parse(run.policy))
+        return (PipelineStep(merge.name, merge, merge.label),)
+    union = UnionOperator(schema)
+    if run.case == union.name:
+        return (PipelineStep(union.name, union),)
+    message = f"ab.upgrade: the run is a {run.case}, which cannot change its lanes; start anew"
+    raise UsageError(message)
+
+
+def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
+    if lanes < 1:
+        message = f"ab.upgrade: lanes is {lanes}; a merge has at least one lane"
+        raise UsageError(message)
+    if run.lifetimes or not run.inboxes:
+        message = (
+            f"ab.upgrade: {folder}: this run reads DataFrames; how far they were read is known "
+            "to Spark's own checkpoint alone, so that a new one would begin at the beginning; "
+            "only runs of inboxes can change their lanes"
+        )
+        raise UsageError(message)
+    if run.generation == 0 and runs.last_entry(folder / "commits") < 0:
+        message = (
+            f"ab.upgrade: {folder}: nothing has been merged here yet; start anew in new "
+            f"folders with lanes={lanes}"
+        )
+        raise StateError(message)
+
+
+def _require_complete(job: Export, former: list[LaneReport], live: int) -> None:
+    """Reject an export that lacks a lane or an event."""
+    files = [lane_file(Path(job.target) / LANES, lane) for lane in range(job.lanes)]
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        message = (
+            f"ab.upgrade: {', '.join(missing)}: Spark has written it, but it is not there: the "
+            "checkpoint must be on a disk that Spark's machines and this one share"
+        )
+        raise UsageError(message)
+    before = sum(one.live for one in former)
+    if before != live:
+        message = (
+            f"ab.upgrade: {job.was} lanes remember {before} events, the {job.lanes} made of "
+            f"them {live}; the run goes on as it was; please report this"
+        )
+        raise StateError(message)
