@@ -107,7 +107,8 @@ def test_old_files_of_an_output_go_by_command_alone(tmp_path: Path) -> None:
     told = json.loads(invoke(*asked, "--json"))
     assert [row["path"] for row in told["leftovers"]] == [str(first)]
     assert first.exists()
-    invoke(*asked, "--archive", str(tmp_path / "old"), "--yes")
+    moved = invoke(*asked, "--archive", str(tmp_path / "old"), "--yes")
+    assert moved.endswith(f"moved to {tmp_path / 'old'}\n")
     assert sorted(sink.place.iterdir()) == [second]
     assert [file.name for file in (tmp_path / "old" / "elements").iterdir()] == [first.name]
     ledger = Ledger.read(Path(str(sink.ledger)))

@@ -90,7 +90,8 @@ def command(
         rows = [{"kind": x.kind, "path": str(x.path), "bytes": x.size} for x in leftovers]
         click.echo(json.dumps({"removed": yes, "leftovers": rows}))
     elif leftovers:
-        click.echo("removed" if yes else "nothing was removed; add --yes to remove it")
+        done = "removed" if archive is None else f"moved to {archive}"
+        click.echo(done if yes else "nothing was removed; add --yes to remove it")
 
 
 Retired = tuple["FolderSink", "Piece", Leftover]
