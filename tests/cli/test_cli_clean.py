@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,10 @@ from anabranch.sinks.folder import stage
 from anabranch.sinks.published import Ledger, missing
 from anabranch.sources.files import look
 from anabranch.sources.pieces import FilePiece
+from anabranch.spark.query.consumed import removable
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.prepare import Folders
-from anabranch.spark.query.run_record import Run, write
+from anabranch.spark.query.run_record import Run, read, write
 from anabranch.spark.query.watch import InboxWatch
 
 GONE = 2**22 + 1  # above the largest process id of Linux and macOS
@@ -247,6 +249,24 @@ def test_an_interrupted_archive_is_completed_and_nothing_else_overwritten(
     assert copied == [".1.parquet.part"]
     assert sorted(file.name for file in archive.iterdir()) == ["0.parquet", "1.parquet"]
     assert consumed.there == ["2.parquet"]
+
+
+def test_after_an_upgrade_the_log_of_the_new_generation_decides(
+    consumed: Consumed, tmp_path: Path
+) -> None:
+    consumed.look("0.parquet")
+    consumed.look("1.parquet")
+    consumed.consume(1)
+    log = ControlLog(consumed.checkpoint / "control")
+    log.carry_over(consumed.checkpoint / "generation-1" / "control", 1)
+    run = read(consumed.checkpoint)
+    assert run is not None
+    write(replace(run, generation=1), consumed.checkpoint)
+    shutil.rmtree(consumed.checkpoint / "control")
+    shutil.rmtree(consumed.checkpoint / "consumed")
+    assert [path.name for path in removable(consumed.inbox, consumed.checkpoint, run)] == []
+    assert consumed.clean("--yes") == ["0.parquet"]
+    assert consumed.there == ["1.parquet"]
 
 
 def test_an_inbox_is_cleaned_by_its_own_run_alone(consumed: Consumed, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Files of an inbox that its run needs no more: which they are, and how they go.
 
 A file may go when Spark needs none of the entries of the control log that name it, or a piece
-of it.  Spark moves an entry out of `CHECKPOINT/control` when it has committed the trigger that
+of it.  Spark moves an entry out of the log's folder when it has committed the trigger that
 took it *and* has begun a later one.  So a trigger that is repeated finds its files, also if the
 last commit was lost with the power.
 
@@ -25,7 +25,7 @@ from anabranch.errors import UsageError
 from anabranch.sources.commits import data_files
 from anabranch.sources.files import schema_of
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
-from anabranch.spark.query.run_record import Run
+from anabranch.spark.query.run_record import Run, home
 
 _TRIES: Final = 10
 """Spark and a merge that runs move files of the log while it is read."""
@@ -40,7 +40,7 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
             f"{', '.join(run.inboxes) or 'none'}; name the inbox and the checkpoint of one run"
         )
         raise UsageError(message)
-    known = consumed(checkpoint, run.inboxes.index(str(place)))
+    known = consumed(home(checkpoint, run), run.inboxes.index(str(place)))
     folders = sorted(e for e in place.iterdir() if e.is_dir() and e.name[0] not in "_.")
     by_replica = [data_files(folder) for folder in folders]
     free = {
@@ -52,13 +52,16 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
     return _without_needed(by_replica, free)
 
 
-def consumed(checkpoint: Path, number: int) -> dict[str, tuple[int, int]]:
-    """The files of one inbox that Spark needs no more, with length and time of change."""
+def consumed(generation: Path, number: int) -> dict[str, tuple[int, int]]:
+    """The files of one inbox that Spark needs no more, with length and time of change.
+
+    `generation` is the folder with the control log that is in force.
+    """
     for _ in range(_TRIES):
         try:
             # In this order: a file that is added meanwhile is not in the first.
-            files = dict(ControlLog(checkpoint / FOLDER).files)
-            waiting = {(one.inbox, one.file) for one in read_entries(checkpoint / FOLDER)}
+            files = dict(ControlLog(generation / FOLDER).files)
+            waiting = {(one.inbox, one.file) for one in read_entries(generation / FOLDER)}
         except FileNotFoundError:  # moved between two looks
             continue
         return {
