@@ -23,6 +23,7 @@ from anabranch.spark.lane.state import NO_COPIES, store
 from anabranch.spark.query import export
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query import upgrade as upgrades
+from anabranch.spark.query.consumed import consumed
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
 from anabranch.spark.query.generations import remove_former
 from anabranch.spark.query.lock import DriverLock
@@ -212,6 +213,15 @@ def test_killed_while_the_former_generation_is_removed(world: World, tmp_path: P
         if killer.seen <= changes:
             break
     assert changes > 10
+
+
+def test_files_that_the_new_lanes_have_not_taken_are_not_consumed(world: World) -> None:
+    """`anabranch clean --inbox` goes by the log of the generation in force."""
+    upgrade(world, 3)
+    run = runs.read(world.checkpoint)
+    assert run is not None
+    found = consumed(runs.home(world.checkpoint, run), 0)
+    assert sorted(found) == [str(number) for number in range(DONE)]
 
 
 def test_what_cannot_be_upgraded_is_refused_by_name(world: World, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from anabranch.errors import UsageError
 from anabranch.sources.commits import data_files
 from anabranch.sources.files import schema_of
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
-from anabranch.spark.query.run_record import Run, home
+from anabranch.spark.query.run_record import Run, home, read
 
 _TRIES: Final = 10
 """Spark and a merge that runs move files of the log while it is read."""
@@ -41,6 +41,9 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
         )
         raise UsageError(message)
     known = consumed(home(checkpoint, run), run.inboxes.index(str(place)))
+    now = read(checkpoint)
+    if now is None or now.generation != run.generation:
+        known = {}  # upgraded meanwhile: what was read may be removed in part
     folders = sorted(e for e in place.iterdir() if e.is_dir() and e.name[0] not in "_.")
     by_replica = [data_files(folder) for folder in folders]
     free = {
@@ -55,7 +58,7 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
 def consumed(generation: Path, number: int) -> dict[str, tuple[int, int]]:
     """The files of one inbox that Spark needs no more, with length and time of change.
 
-    `generation` is the folder with the control log that is in force.
+    `generation` is the folder with the control log of the run.
     """
     for _ in range(_TRIES):
         try:
