@@ -53,7 +53,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="With --gaps and --watch: pass over a copy that holds the output back for so long.",
 )
 @click.option(
-    "--lanes", type=int, help="Parallel parts of the state; fixed at the first start."
+    "--lanes",
+    type=int,
+    help="Parallel parts of the state; `anabranch upgrade` changes them later.",
 )
 @click.option(
     "--interval", default="1 second", show_default=True, help="Watch: time between looks."

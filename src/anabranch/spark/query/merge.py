@@ -334,7 +334,7 @@ class Merged:
         by_start, by = route is Route.START, _ROUTES.get(route, "start and payload")
         lines = [
             self.hosted.meaning if self.hosted else explain_choice(self.choice),
-            f"lanes: {self.lanes}, by {by}; fixed at the first start, in the checkpoint",
+            f"lanes: {self.lanes}, by {by}; changed later by `anabranch upgrade`",
             f"order within a replica: {self.copies.ordered_by}",
             f"policy: {self.policy}",
         ]

@@ -133,7 +133,7 @@ class RunningQuery:
         return ended
 
     def stop(self) -> None:
-        """Stop after the trigger that runs now; a later start continues from there."""
+        """Stop; a later start repeats a trigger that was not committed, and goes on."""
         ending.stop(self.query)
         self._release()
         self._finish()
