@@ -206,6 +206,10 @@ def opinion(rows: Ints, node: int, deciders: Deciders, scope: Scope) -> tuple[in
     """
     start, votes, first, end = rows[node, START], 0, 0, ABSENT
     frontier = scope.frontier
+    if not scope.gaps:
+        # The one decider needs no vote: this is the path of every merge without gaps.
+        cell = rows[node, ENDS + deciders.replica[0]]
+        return 0, heeded(start, cell, deciders.guarantee[0], scope)
     for k in range(deciders.replica.size):
         cell = rows[node, ENDS + deciders.replica[k]]
         theirs = heeded(start, cell, deciders.guarantee[k], scope)
