@@ -36,5 +36,5 @@ def test_as_many_lanes_as_it_has_is_done_already(tmp_path: Path) -> None:
 def test_what_is_no_checkpoint_is_refused_before_spark_starts(tmp_path: Path) -> None:
     _, error = upgrade(tmp_path / "nowhere", "--lanes", 2)
     assert isinstance(error, UsageError)
-    assert "is no checkpoint of ours" in str(error)
+    assert "is not the checkpoint of a merge" in str(error)
     assert not list(tmp_path.iterdir())

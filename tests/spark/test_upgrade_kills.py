@@ -226,9 +226,9 @@ def test_files_that_the_new_lanes_have_not_taken_are_not_consumed(world: World) 
 
 def test_what_cannot_be_upgraded_is_refused_by_name(world: World, tmp_path: Path) -> None:
     before = asdict(world.run)
-    with pytest.raises(UsageError, match="is no checkpoint of ours"):
+    with pytest.raises(UsageError, match="is not the checkpoint of a merge"):
         upgrades.upgrade(tmp_path / "nowhere", lanes=2)
-    with pytest.raises(UsageError, match="is no checkpoint of ours"):
+    with pytest.raises(UsageError, match="is not the checkpoint of a merge"):
         upgrades.upgrade("s3://bucket/ck", lanes=2)
     with pytest.raises(UsageError, match="at least one lane"):
         upgrade(world, 0)

@@ -138,6 +138,8 @@ def find_consumed(inbox: Path, checkpoint: Path | None, older: str | None) -> li
     run = None if checkpoint is None else run_record.read(checkpoint.resolve())
     if checkpoint is None or run is None:
         message = "--inbox needs --checkpoint, the checkpoint of the merge that reads the inbox"
+        if checkpoint is not None:
+            message += f"; {checkpoint} is not one: it has no {run_record.FILE}"
         raise click.UsageError(message)
     age = 0.0 if older is None else to_seconds(older, option="--older")
     found = [(file, file.stat()) for file in removable(inbox, checkpoint.resolve(), run)]

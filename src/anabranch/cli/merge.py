@@ -50,7 +50,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     default="5 minutes",
     show_default=True,
     metavar="DURATION",
-    help="With --gaps and --watch: pass over a copy that holds the output back for so long.",
+    help="With --gaps and --watch: stop waiting for a copy that blocks progress this long.",
 )
 @click.option(
     "--lanes",

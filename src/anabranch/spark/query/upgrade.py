@@ -73,7 +73,10 @@ def upgrade_in(
     """The same; Spark is started when all is checked that can be without it."""
     folder = local(str(checkpoint))
     if folder is None or not (folder / runs.FILE).exists():
-        message = f"ab.upgrade: {checkpoint} is no checkpoint of ours; name that of a merge"
+        message = (
+            f"ab.upgrade: {checkpoint} is not the checkpoint of a merge: it has no "
+            f"{runs.FILE}; check the path"
+        )
         raise UsageError(message)
     lock = DriverLock(folder)
     try:
