@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORDS = tomllib.loads((ROOT / ".ci" / "words.toml").read_text())
+MOST_EXCEPTIONS = 20
 
 LONGEST_FILE = 500
 LONGEST_BODY = 40
@@ -143,6 +145,66 @@ def test_files_named_by_the_papers_page_exist() -> None:
     named = re.findall(r"`((?:src|tests|benchmarks|examples|docs)/[^`\s:]+)", page.read_text())
     assert named, "the page must say which file each paper section went to"
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def prose() -> list[Path]:
+    """The files that the writing rules hold for: what users and maintainers read."""
+    rooms = {"src", "docs", "examples"}
+    return [
+        path
+        for path in tracked()
+        if path.suffix in {".py", ".md"}
+        and (path.parent == ROOT or path.relative_to(ROOT).parts[0] in rooms)
+    ]
+
+
+def banned(text: str) -> Iterator[tuple[int, str]]:
+    """Each use of a word that the writing rules reject: its offset and the word.
+
+    Underscores part words, as blanks do, and a phrase may cross the end of a line.
+    """
+    for word in WORDS["words"]:
+        inner = r"[\s#_]+".join(map(re.escape, word.split()))
+        for match in re.finditer(rf"(?<![a-z]){inner}(?![a-z])", text, re.IGNORECASE):
+            yield match.start(), word
+
+
+def without(text: str, exceptions: list[str]) -> str:
+    """The text with excepted passages blanked; offsets and lines stay."""
+    for passage in exceptions:
+        text = text.replace(passage, re.sub(r"\S", " ", passage))
+    return text
+
+
+def test_no_page_or_module_uses_a_banned_word() -> None:
+    found = []
+    for path in prose():
+        excepted = [one["text"] for one in WORDS["exceptions"] if one["file"] == name_of(path)]
+        text = without(path.read_text(), excepted)
+        for offset, word in banned(text):
+            line = text.count("\n", 0, offset) + 1
+            found.append(f"{name_of(path)}:{line}: '{word}': {WORDS['words'][word]}")
+    assert not found, "\n".join(["CONTRIBUTING.md, Writing:", *sorted(found)])
+
+
+def test_exceptions_to_the_words_are_few_have_reasons_and_occur() -> None:
+    exceptions = WORDS["exceptions"]
+    assert len(exceptions) <= MOST_EXCEPTIONS
+    for one in exceptions:
+        assert set(one) == {"file", "text", "reason"}
+        assert len(one["reason"].split()) > 2, one
+        assert one["text"] in (ROOT / one["file"]).read_text(), f"stale: {one}"
+        assert list(banned(one["text"])), f"needs no exception: {one}"
+
+
+@pytest.mark.parametrize("text", ["it Hears", "heard_at", "look so\n    # often"])
+def test_banned_words_are_found(text: str) -> None:
+    assert len(list(banned(text))) == 1
+
+
+@pytest.mark.parametrize("text", ["hearts", "compressed", "so oftentimes"])
+def test_other_words_are_not_banned(text: str) -> None:
+    assert list(banned(text)) == []
 
 
 def locked() -> dict[str, list[str]]:

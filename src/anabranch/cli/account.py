@@ -39,7 +39,7 @@ class Quiet:
         word = "" if replica.standing == "joined" else replica.standing
         if not self.is_silent(replica):
             return word
-        seconds = int(self.clock() - (replica.heard or 0))
+        seconds = int(self.clock() - (replica.last_seen or 0))
         return f"{word}, silent {seconds:,} s".removeprefix(", ")
 
 

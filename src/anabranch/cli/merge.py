@@ -58,24 +58,24 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="Parallel parts of the state; `anabranch upgrade` changes them later.",
 )
 @click.option(
-    "--interval", default="1 second", show_default=True, help="Watch: time between looks."
+    "--interval", default="1 second", show_default=True, help="Polling interval of --watch."
 )
 @click.option(
     "--roll",
     default="1 minute",
     show_default=True,
-    help="Watch: time between two files of the output; 0: one for each trigger.",
+    help="With --watch: how often a new output file is published; 0: after every trigger.",
 )
 @click.option(
     "--max-bytes-per-trigger",
-    help="So many bytes of rows a trigger takes, such as 256m (the default); --once runs as "
-    "many triggers as it needs.",
+    help="Upper bound for the rows of one trigger, such as 256m (the default); --once runs as "
+    "many triggers as needed.",
 )
 @click.option(
     "--silent-after",
     default="1 minute",
     show_default=True,
-    help="Watch: call a replica silent that has sent no row for so long.",
+    help="With --watch: report a replica as silent after this long without rows.",
 )
 @click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
 @click.option(

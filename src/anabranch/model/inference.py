@@ -223,7 +223,7 @@ def after_merge(properties: StreamProperties, case: MergeCase) -> StreamProperti
     """The merge of such replicas by this case, as a replica of other such merges.
 
     R0 to R2 emit only what starts at or after all they emitted, as it came: in order, without
-    adjusts; R1 by position, so that ties stay; R2 in the order in which it heard of them.  R3
+    adjusts; R1 by position, so that ties stay; R2 in the order of arrival.  R3
     and R4 correct ends, and remove what their decider does not have; R4 may repeat an event.
     """
     if case is MergeCase.R0:

@@ -297,9 +297,9 @@ class ReplicaTotals:
     lag: Shown = None
     standing: str = "joined"
     joined: bool = True
-    heard: float | None = None
-    """When the last row of it came, or it came itself: in seconds, by the clock of the
-    driver."""
+    last_seen: float | None = None
+    """Time of its last row, or of its attachment if it has sent none: seconds since the epoch,
+    by the driver's clock."""
 
     @property
     def adds_up(self) -> bool:
@@ -307,9 +307,9 @@ class ReplicaTotals:
         return sum(self.buckets.values()) == self.rows
 
     def is_silent(self, now: float, after: float) -> bool:
-        """Whether it might speak, and has not for so many seconds."""
+        """Whether it is attached, has not ended, and sent no row for `after` seconds."""
         waits = self.standing in ("leader", "joined", "joining", "passed over")
-        return waits and self.heard is not None and now - self.heard >= after
+        return waits and self.last_seen is not None and now - self.last_seen >= after
 
 
 @dataclass
@@ -407,7 +407,7 @@ class Totals:
         for count in ("rows", "duplicates", "lacks", "alone"):
             setattr(replica, count, getattr(replica, count) + getattr(one, count))
         if one.rows or is_new:
-            replica.heard = at
+            replica.last_seen = at
         for bucket in BUCKETS:
             replica.buckets[bucket] += getattr(one, bucket)
 

@@ -109,7 +109,7 @@ class Space:
         """Engines that report at window close."""
         report = Report(window_close=True, non_empty=True)
         tick, moves, idle = known
-        # Without anything to let go, Spark runs no empty batch: that shows without late tuples.
+        # With no state to expire, Spark runs no empty batch: that shows without late tuples.
         shows = moves == "next" and idle
         for lateness in (0, None) if shows and None in self.latenesses else (0,):
             progress = Progress(

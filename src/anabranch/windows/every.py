@@ -188,11 +188,11 @@ class _Run:
         return self.frontier is not None and start + self.query.size <= self.frontier
 
     def _forget(self) -> None:
-        gone = [start for start in self.held if self._let_go(start)]
+        gone = [start for start in self.held if self._is_done(start)]
         for start in gone:
             del self.held[start]
 
-    def _let_go(self, start: int) -> bool:
+    def _is_done(self, start: int) -> bool:
         """Whether no tuple can come into it, and nothing is left to report."""
         end = start + self.query.size
         judge = self.judged if self.progress.known == "next" else self.frontier

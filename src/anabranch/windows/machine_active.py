@@ -142,7 +142,7 @@ class ActiveMachine:
         self._low, self._high = low, max(self._high, low)
 
     def _forget(self, shape: Shape, reached: int) -> None:
-        """Let go the tuples that no window from here on holds, many at a time."""
+        """Drop the tuples that no later window contains, in one call."""
         gone = min(bisect_right(self._times, shape.window(reached).after), self._low)
         if gone > len(self._times) // 2:
             self._cut(gone)

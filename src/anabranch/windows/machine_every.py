@@ -183,7 +183,7 @@ class EveryMachine:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go what no tuple can come into, the oldest first."""
+        """Drop the windows that can receive no more tuples, the oldest first."""
         judge, waits = self._judge(), self.engine.report.window_close
         while self._all and self._too_late(self._all[0] + self.query.size, judge):
             if waits and not self._held[self._all[0]].closed:

@@ -56,14 +56,14 @@ class Blocks:
     """The blocks that have rows, and those that lost their last one since they were saved.
 
     `number` rises; `changed` and `filled` are marks; `held` is how many rows there are.  What
-    was never saved is forgotten as soon as it is empty: `_born` is when the block got its first
-    row, `_saved` the mark of the last save.
+    was never saved is dropped as soon as it is empty: `_created` is the mark at which the block
+    got its first row, `_saved` the mark of the last save.
     """
 
     def __init__(self, number: Ints, changed: Ints, filled: Ints, held: Ints) -> None:
         """Blocks that were saved, perhaps."""
         self.number, self.changed, self.filled, self.held = number, changed, filled, held
-        self._born = np.zeros(len(number), np.int64)
+        self._created = np.zeros(len(number), np.int64)
         self._saved = 0
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Blocks:
         self.changed[at] = mark
         self.held[at] -= count
         if len(at):
-            self._keep((self.held > 0) | (self._born <= self._saved))
+            self._keep((self.held > 0) | (self._created <= self._saved))
 
     def hold(self, ids: Ints) -> None:
         """These rows are there, as they were saved."""
@@ -128,14 +128,14 @@ class Blocks:
             self.changed, self.filled, self.held = (
                 np.insert(column, at, 0) for column in (self.changed, self.filled, self.held)
             )
-            self._born = np.insert(self._born, at, mark)
+            self._created = np.insert(self._created, at, mark)
         return np.searchsorted(self.number, blocks), count
 
     def _keep(self, rows: Mask) -> None:
         if not rows.all():
             self.number, self.changed = self.number[rows], self.changed[rows]
             self.filled, self.held = self.filled[rows], self.held[rows]
-            self._born = self._born[rows]
+            self._created = self._created[rows]
 
     def after(self, since: int) -> "tuple[list[Block], list[int]]":
         """The blocks with rows that changed after a mark, and those that became empty."""

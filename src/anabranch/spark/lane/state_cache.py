@@ -140,16 +140,16 @@ class WarmCopies:
         return lane
 
     def put(self, key: Key, nonce: str, lane: Any) -> None:
-        """Remember what was just saved; the copy that was not used for longest goes."""
+        """Cache the state that was just saved; evict the least recently used copy."""
         before = self._copies.pop(key, None)
         segments = before.segments if before is not None else []
         self._copies[key] = self._shared(key, nonce, lane, segments)
-        self._let_go()
+        self._evict_taken()
         while len(self._copies) > self._room:
             self._copies.popitem(last=False)
 
-    def _let_go(self) -> None:
-        """Of copies that another worker has taken the memory is not held any longer."""
+    def _evict_taken(self) -> None:
+        """Free the memory of copies that another worker has taken over."""
         for key, copy in list(self._copies.items()):
             if copy.is_shared and not (self._folder(key) / copy.nonce).exists():
                 del self._copies[key]

@@ -139,7 +139,7 @@ class RunningQuery:
         self._finish()
 
     def _release(self) -> None:
-        """Let go of what is held while the query runs."""
+        """Stop the polling threads and release the lock."""
         for poller in self._pollers:
             poller.stop()
         self._lock.release()
