@@ -1,6 +1,8 @@
 """What the pages say is true: blocks run, named files and tests exist, options are real."""
 
+import ast
 import contextlib
+import importlib.util
 import json
 import re
 import shutil
@@ -106,6 +108,44 @@ def test_public_names_are_all_there_and_on_the_page() -> None:
     for name in anabranch.__all__:
         assert getattr(anabranch, name) is not None
         assert f"`{name}`" in page, name
+
+
+PUBLIC = {"anabranch", "anabranch.model", "anabranch.testing", "anabranch.windows"}
+"""What a guide may import; what is inside is for `docs/internals`."""
+
+
+def inner_imports(program: str) -> list[str]:
+    """Modules of ours that a program imports and that are not public."""
+    found = []
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            of_modules = node.module == "anabranch"  # `from anabranch import batch`
+            names = [alias.name for alias in node.names] if of_modules else []
+            inner = [n for n in names if importlib.util.find_spec(f"anabranch.{n}")]
+            found += [f"anabranch.{name}" for name in inner] or [node.module]
+    return [name for name in found if name.split(".")[0] == "anabranch" and name not in PUBLIC]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_guides_import_public_modules_alone(page: Path) -> None:
+    inner = {name for program in blocks(page, "python") for name in inner_imports(program)}
+    assert inner == set()
+
+
+def test_inner_imports_are_found() -> None:
+    program = "import anabranch as ab\nfrom anabranch import windows, batch\n"
+    program += "from anabranch.operators.merge.policy import Policy\nimport anabranch.spark\n"
+    assert inner_imports(program) == [
+        "anabranch.batch",
+        "anabranch.operators.merge.policy",
+        "anabranch.spark",
+    ]
 
 
 def programs(*, spark: bool) -> list[object]:

@@ -15,7 +15,7 @@ breaks both the order and the stable).  So one event with end FOREVER blocks eve
 starts after it, until stable(FOREVER).
 
 Remembered: every event that is not released.  That, and the wait, is the price; see
-`docs/guide/cleanse.md`.
+`docs/internals/cleanse.md`.
 
 `operators.cleanse` does the same over batches; this is what it is raced against.
 
