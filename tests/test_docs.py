@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ def test_the_first_block_of_the_readme_prints_what_the_second_says() -> None:
 def test_the_marble_table_of_the_readme_has_one_history() -> None:
     table = blocks(ROOT / "README.md", "text")[2]
     picture, _, history = table.partition("      the same history: ")
-    marble = anabranch.parse_marble(picture)
+    marble = anabranch.model.parse_marble(picture)
     truth = anabranch.model.parse_events(history)
     for name in ("east", "west"):
-        assert anabranch.History.of(marble.stream(name)).events() == truth
+        assert anabranch.model.History.of(marble.stream(name)).events() == truth
 
 
 def commands() -> list[str]:
@@ -93,17 +94,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_public_names_are_all_there_and_on_the_page() -> None:
-    from types import ModuleType
-
-    held = {
-        name for name, thing in vars(anabranch).items() if not isinstance(thing, ModuleType)
-    }
-    public = {name for name in held if not name.startswith("_")} - {
-        "TYPE_CHECKING",
-        "import_module",
-    }
-    assert set(anabranch.__all__) == public | set(anabranch._HEAVY)
-    assert set(anabranch.__all__) <= set(dir(anabranch))
+    assert set(anabranch.__all__) == set(anabranch._HOMES)
+    offered = {name for name in dir(anabranch) if not name.startswith("_")}
+    assert offered == set(anabranch.__all__)
     page = (ROOT / "docs" / "guide" / "python.md").read_text()
     for name in anabranch.__all__:
         assert getattr(anabranch, name) is not None
@@ -208,6 +201,15 @@ def test_the_sizing_table_is_that_of_the_committed_result() -> None:
         held, saved = point["held_mb_per_million"], point["state_store_mb_per_million"]
         start = f"| {point['payload_bytes']} bytes | {point['inputs']} |"
         assert f"{start} {held} MB | {saved} MB |" in page
+
+
+@pytest.mark.parametrize("name", anabranch._MOVED)
+def test_a_name_that_moved_names_its_new_place(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"from (.+) import {name}") as raised:
+        getattr(anabranch, name)
+    module = re.search("from (.+) import", str(raised.value))[1]  # type: ignore[index]
+    assert hasattr(import_module(module), name)
+    assert not hasattr(anabranch, name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -1,44 +1,45 @@
-"""Anabranch: many fallible copies of a stream in, one clean, complete stream out.
+"""Anabranch: merge redundant, fallible copies of a stream into one complete stream.
+
+The names of this package are those for daily work, `import anabranch as ab`:
+
+    input      session, events, elements, inbox
+    queries    merge, union, windows_run
+    results    read_output, check
+    operation  progress, listener, upgrade
+    types      Stream, Inbox, Merged, RunningQuery, Totals, Policy
+    errors     AnabranchError; the others are in `ab.errors`
+
+Submodules: `ab.model` (elements, histories, the text notation), `ab.windows` (window semantics
+of other engines), `ab.testing` (strategies, assertions, engines for tests), `ab.errors`.
 
 Layers, inner to outer; imports point inwards:
 
     errors     every error, drawn as a tree
-    model      what a stream means, in plain Python: the judge of all that is faster
-    windows    what a window query returns on an engine, and why: SECRET, in plain Python
-    batch      the same elements as Arrow and NumPy columns
-    operators  how a stream changes: merge
-    sources    outside records to elements: files, inboxes, generated streams
+    model      the meaning of a stream, in plain Python; tests compare everything with it
+    windows    the results of a window query on other engines (SECRET), in plain Python
+    batch      elements as Arrow and NumPy columns
+    operators  merge, union, normalise, cleanse, finalize
+    sources    files, inboxes, DataFrames to elements
     spark      the runtime on Structured Streaming
-    cli, testing   for people, and for their tests
+    cli, testing   commands, and tools for tests
 
-The names below are public; heavy ones are imported when they are first used.
+Importing this package loads neither Spark nor Arrow: a name is imported at its first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from anabranch.errors import AnabranchError
-from anabranch.model import (
-    FOREVER,
-    Adjust,
-    Event,
-    History,
-    Insert,
-    MergeCase,
-    Stable,
-    StreamProperties,
-    parse,
-    parse_marble,
-    show_element,
-)
-
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
+    from anabranch import errors, model, testing, windows
     from anabranch.checker.compare import check
-    from anabranch.operators.reference.r3 import MergeR3
-    from anabranch.sources.inbox import inbox
-    from anabranch.spark.pack.streams import elements, events
+    from anabranch.errors import AnabranchError
+    from anabranch.operators.merge.policy import Policy
+    from anabranch.sources.inbox import Inbox, inbox
+    from anabranch.spark.pack.streams import Stream, elements, events
+    from anabranch.spark.progress import Totals
     from anabranch.spark.query.listen import listener, progress
-    from anabranch.spark.query.merge import merge, union
+    from anabranch.spark.query.merge import Merged, merge, union
+    from anabranch.spark.query.running import RunningQuery
     from anabranch.spark.query.upgrade import upgrade
     from anabranch.spark.session.start import session
     from anabranch.spark.windows import run as windows_run
@@ -47,59 +48,87 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "FOREVER",
-    "Adjust",
     "AnabranchError",
-    "Event",
-    "History",
-    "Insert",
-    "MergeCase",
-    "MergeR3",
-    "Stable",
-    "StreamProperties",
+    "Inbox",
+    "Merged",
+    "Policy",
+    "RunningQuery",
+    "Stream",
+    "Totals",
     "check",
     "elements",
+    "errors",
     "events",
     "inbox",
     "listener",
     "merge",
-    "parse",
-    "parse_marble",
+    "model",
     "progress",
     "read_output",
     "session",
-    "show_element",
+    "testing",
     "union",
     "upgrade",
+    "windows",
     "windows_run",
 ]
 
-_HEAVY = {
-    "MergeR3": "anabranch.operators.reference.r3:MergeR3",
+_HOMES = {
+    "AnabranchError": "anabranch.errors:AnabranchError",
+    "Inbox": "anabranch.sources.inbox:Inbox",
+    "Merged": "anabranch.spark.query.merge:Merged",
+    "Policy": "anabranch.operators.merge.policy:Policy",
+    "RunningQuery": "anabranch.spark.query.running:RunningQuery",
+    "Stream": "anabranch.spark.pack.streams:Stream",
+    "Totals": "anabranch.spark.progress:Totals",
     "check": "anabranch.checker.compare:check",
     "elements": "anabranch.spark.pack.streams:elements",
+    "errors": "anabranch.errors",
     "events": "anabranch.spark.pack.streams:events",
     "inbox": "anabranch.sources.inbox:inbox",
     "listener": "anabranch.spark.query.listen:listener",
     "merge": "anabranch.spark.query.merge:merge",
+    "model": "anabranch.model",
     "progress": "anabranch.spark.query.listen:progress",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
+    "testing": "anabranch.testing",
     "union": "anabranch.spark.query.merge:union",
     "upgrade": "anabranch.spark.query.upgrade:upgrade",
+    "windows": "anabranch.windows",
     "windows_run": "anabranch.spark.windows:run",
 }
-"""Where each name that is imported at first use is defined: module and name there."""
+"""Where each public name is defined: a module, or a module and a name in it."""
+
+_MOVED = {
+    "FOREVER": "anabranch.model",
+    "Adjust": "anabranch.model",
+    "Event": "anabranch.model",
+    "History": "anabranch.model",
+    "Insert": "anabranch.model",
+    "MergeCase": "anabranch.model",
+    "MergeR3": "anabranch.testing",
+    "Stable": "anabranch.model",
+    "StreamProperties": "anabranch.model",
+    "parse": "anabranch.model",
+    "parse_marble": "anabranch.model",
+    "show_element": "anabranch.model",
+}
+"""The module of each name that was public here before."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HEAVY:
+    if name in _MOVED:
+        message = f"ab.{name} has moved: import it with `from {_MOVED[name]} import {name}`"
+        raise AttributeError(message)
+    if name not in _HOMES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    module, _, defined = _HEAVY[name].partition(":")
-    return getattr(import_module(module), defined)
+    module, _, defined = _HOMES[name].partition(":")
+    found = _import_module(module)
+    return getattr(found, defined) if defined else found
 
 
 def __dir__() -> list[str]:
-    """Also the names that are not imported yet: completion offers them."""
-    return sorted({*globals(), *_HEAVY})
+    """The public names, also those that are not imported yet: completion offers these."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -13,7 +13,8 @@ from anabranch.model import MergeCase
 from anabranch.operators.merge.policy import Policy
 from anabranch.sources.inbox import inbox
 from anabranch.spark.progress import Totals
-from anabranch.spark.query.merge import Asked, build
+from anabranch.spark.query.asked import Asked
+from anabranch.spark.query.merge import build
 from anabranch.spark.query.prepare import Prepared, prepare
 
 

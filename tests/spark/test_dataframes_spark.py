@@ -12,7 +12,8 @@ import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
 from anabranch.spark.query import run_record as runs
-from anabranch.spark.query.merge import Asked, Merged, build
+from anabranch.spark.query.asked import Asked
+from anabranch.spark.query.merge import Merged, build
 from anabranch.spark.query.prepare import prepare
 from anabranch.testing.asserts import assert_valid
 

@@ -123,7 +123,7 @@ def test_a_stream_warns_and_a_key_belongs_to_its_run(
         ({"key": ["id", "note"], "replica": "note"}, UsageError, "'note' is the name of its"),
         ({"key": "id", "seq": "id"}, UsageError, "'id' is its seq"),
         (
-            {"key": "id", "properties": ab.StreamProperties(ordered=True)},
+            {"key": "id", "properties": ab.model.StreamProperties(ordered=True)},
             UsageError,
             "key= beside properties=",
         ),

@@ -135,3 +135,19 @@ def test_strict_stops_at_a_row_of_a_frame(spark: Any) -> None:
         with pytest.raises(Exception, match=ViolationError.__name__) as caught:
             merged.elements().collect()
         assert words in str(caught.value)
+
+
+def test_a_running_query_has_the_names_of_pyspark(spark: Any, tmp_path: Path) -> None:
+    running = stream_of(spark, tmp_path).start(tmp_path / "ck", interval="100 milliseconds")
+    try:
+        assert running.isActive
+        assert running.awaitTermination(1) is False
+        assert running.name == running.query.name == f"anabranch-{running.run[:8]}"
+        assert set(running.status) == {"message", "isDataAvailable", "isTriggerActive"}
+    finally:
+        running.stop()
+    assert not running.isActive
+    assert running.awaitTermination(1) is True
+    assert running.awaitTermination() is None
+    assert running.lastProgress == running.query.lastProgress
+    assert [one["batchId"] for one in running.recentProgress][:1] == [0]

@@ -154,7 +154,8 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     from anabranch.model.properties import MergeCase
     from anabranch.operators.merge.policy import Policy
     from anabranch.sources.inbox import inbox
-    from anabranch.spark.query.merge import Asked, build
+    from anabranch.spark.query.asked import Asked
+    from anabranch.spark.query.merge import build
     from anabranch.spark.query.prepare import prepare
     from anabranch.spark.session.host import to_bytes
 

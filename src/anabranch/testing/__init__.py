@@ -8,10 +8,12 @@
 * `load_cases`: marble tables from `.case` files; `run_case`: one of them on an engine.
 * `engine`: an operator to push elements to, run as its reference, compiled, in lanes or on
   Spark.
+* `MergeR3`: the reference merge, one element at a time; slow and readable, for study and tests.
 """
 
 from typing import TYPE_CHECKING
 
+from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.asserts import (
     assert_compatible,
     assert_consistent,
@@ -34,6 +36,7 @@ __all__ = [
     "ENGINES",
     "Case",
     "Engine",
+    "MergeR3",
     "assert_compatible",
     "assert_consistent",
     "assert_equivalent",

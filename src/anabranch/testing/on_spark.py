@@ -124,7 +124,8 @@ class OnSpark:
     def _built(self, stream: "Stream") -> "Merged":
         """What the public call makes of the stream; without one, the operator by itself."""
         import anabranch as ab
-        from anabranch.spark.query.merge import Asked, Hosted, build
+        from anabranch.spark.query.asked import Asked
+        from anabranch.spark.query.merge import Hosted, build
 
         if self.entry.call is not None:
             options = {**self.options, **self.entry.spark_options, "lanes": self.lanes}

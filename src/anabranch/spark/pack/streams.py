@@ -1,9 +1,9 @@
 """DataFrames as streams of elements: `events` and `elements`.
 
-Both look at the schema only and raise `SchemaError` for what it shows: a column that is
-missing, a time that is none, times of two types, a payload column with a reserved name, a type
-that payloads cannot have.  What only rows show (a null start, an unknown kind) is kept with its
-reason when the rows come.
+Both validate the schema only, and raise `SchemaError` for a missing column, a time column of
+another type than bigint or timestamp, times of two types, a payload column with a reserved name
+or an unsupported type.  Rows are validated when they are read: a null start or an unknown kind
+sends a row to quarantine, with the reason.
 """
 
 import warnings
@@ -40,10 +40,10 @@ ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "file": ("_metadata.file_path", "_metadata.row_index"),
     "kafka": ("partition", "offset"),
 }
-"""Orders by a word: where a source says what the order of its rows is."""
+"""Named orders: the columns in which a source gives the position of a row."""
 
 _OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
-"""What Kafka's source says of a message beside its position; each copy has its own."""
+"""Columns of Kafka's source that describe a message and differ between copies."""
 
 _COPY: Final = "__order_"
 
@@ -55,13 +55,13 @@ _TIMES: Final = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A DataFrame in the element format; made by `events` and `elements`.
+    """A DataFrame in the element format; the result of `ab.events` and `ab.elements`.
 
-    `df` has the reserved columns (`replica` only if copies travel together), the payload, and
-    the columns `order`, which are copies of those (`ordering`) that order its rows.  `copies`
-    are the DataFrames of replicas that have one each, by name: `df` is their union.  `key`
-    names one event in each replica; `is_plain`: the rows are events, and no elements.
-    `lifetime` is when its events end, as a run records it.
+    `df` has the reserved columns (`replica` only if it holds several replicas), the payload,
+    and the columns `order`, copies of the columns `ordering` that order its rows.  `copies` are
+    the DataFrames of replicas that have one each, by name: `df` is their union.  `key`
+    identifies one event within a replica; `is_plain`: made by `ab.events`.  `lifetime`
+    describes when events end, as a run records it.
     """
 
     df: "DataFrame"
@@ -79,21 +79,21 @@ class Stream:
 
     @property
     def schema_in_lanes(self) -> ElementSchema:
-        """The schema of one replica's elements: nothing tells copies apart any more."""
+        """The schema of one replica's elements, without the column `replica`."""
         return replace(self.schema, has_replica=False)
 
     @property
     def is_streaming(self) -> bool:
-        """Whether new rows may come while a query runs."""
+        """Whether the DataFrame is a streaming one."""
         return bool(self.df.isStreaming)
 
     @property
     def ordered_by(self) -> str:
-        """What gives the order of a replica's rows, in words."""
+        """The columns that order a replica's rows, as `explain` shows them."""
         if self.schema.has_seq:
             return "seq"
         names = ", ".join(self.ordering)
-        return names or "nothing: rows are taken as they come, partition by partition"
+        return names or "none: rows are read as Spark delivers them, partition by partition"
 
 
 def elements(
@@ -106,12 +106,26 @@ def elements(
     name: str | None = None,
     properties: StreamProperties | None = None,
 ) -> Stream:
-    """Rows that are elements already: `kind`, `start`, `end`, `old_end`, and payload.
+    """A DataFrame whose rows are in the element format, as an input of `ab.merge`.
 
-    `replica` and `seq` name the columns that hold these, if they are called otherwise; `rename`
-    gives other columns their names in the element format, and payload columns another name
-    than a reserved one.  `order` orders the rows of a replica where there is no seq: columns,
-    or "file" or "kafka".  `name` is the replica's, where a DataFrame is one.
+    The rows have the columns `kind` (insert, adjust or stable), `start`, `end`, `old_end`, and
+    payload columns; docs/guide/elements.md has the format.
+
+    Args:
+        df: A batch or streaming DataFrame.
+        replica: The column that names the replica of each row, if `df` holds several replicas.
+            Without it, and without a column called `replica`, `df` is one replica.
+        seq: The column that numbers the rows of a replica, strictly increasing.  A number that
+            was read before is a redelivery and is absorbed.  Default: the column `seq`, if
+            there is one.
+        order: What orders the rows of a replica that have no seq: one column or several,
+            "kafka" (partition, offset) or "file" (file path, row index).  Without both,
+            rows are read in the order in which Spark delivers them.
+        rename: New column names by old ones: names of the element format for columns that are
+            called otherwise, or another name for a payload column that clashes with one.
+        name: The name of the replica, if `df` is one.  Default: its position in `ab.merge`.
+        properties: What is guaranteed about the replica, such as
+            `ab.model.StreamProperties(ordered=True)`; a cheaper merge case may be chosen.
     """
     where = "ab.elements"
     require_frame(df, where)
@@ -140,18 +154,39 @@ def events(
     key: str | Sequence[str] | None = None,
     duplicates: Literal["violation", "drop"] | None = None,
 ) -> Stream:
-    """Plain rows, each an event that begins at `start`.
+    """A DataFrame of plain rows, each an event with a lifetime, as an input of `ab.merge`.
 
-    It ends at `end`, or after `lifetime`, or (batches only) where the replica's next row with
-    the same values in the columns `replaced_by` begins.
-    The columns `start` and `end` become those of the element format; all others are payload.
-    A row without an end is one that nobody has set.  A batch DataFrame is complete, so each
-    replica of it ends with stable(FOREVER).  A stream of plain rows says nothing of its
-    progress: nothing becomes final, and what is remembered grows.
+    Give exactly one of `end`, `lifetime` and `replaced_by`.  The columns `start` and `end`
+    become those of the element format; all other columns are payload.
 
-    `key` are columns that name one event in a copy (`start` may be one of them).  A second row
-    with the same key is a violation: it is not merged, and kept with its reason; with
-    `duplicates="drop"` it is dropped and counted.  Without a key each row is an event.
+    A batch DataFrame is complete: each of its replicas ends with stable(FOREVER), so all its
+    events become final.  A streaming DataFrame of plain rows has no stables: no event becomes
+    final, and the state grows.
+
+    Args:
+        df: A batch or streaming DataFrame.
+        start: The column with the time at which an event starts, bigint or timestamp.
+        end: The column with the time at which it ends; null: open (FOREVER).
+        lifetime: How long every event lasts: "10 minutes", or a number for bigint times.
+        replaced_by: Batches only.  An event ends where the next row of its replica with the
+            same values in these columns starts.
+        replica: The column that names the replica of each row, if `df` holds several replicas.
+            Without it `df` is one replica.
+        seq: The column that numbers the rows of a replica, strictly increasing.  A number that
+            was read before is a redelivery and is absorbed.
+        order: What orders the rows of a replica that have no seq: one column or several,
+            "kafka" (partition, offset) or "file" (file path, row index).  Without both,
+            rows are read in the order in which Spark delivers them, which is correct for
+            plain rows unless `duplicates` or `replaced_by` depend on the order.
+        rename: New names for payload columns, by their old names; needed where a payload
+            column has a name that the element format reserves.
+        name: The name of the replica, if `df` is one.  Default: its position in `ab.merge`.
+        properties: What is guaranteed about the replica, such as
+            `ab.model.StreamProperties(ordered=True)`; a cheaper merge case may be chosen.
+        key: The columns that identify one event within a replica; `start` may be one of them.
+            A second row with the same key is a violation: it is not merged, but kept with the
+            reason.  Without a key each row is an event.
+        duplicates: With `key`: "drop" drops and counts a second row instead.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -159,8 +194,8 @@ def events(
     require_frame(df, where)
     if [end, lifetime, replaced_by].count(None) != 2:
         message = (
-            f"{where}: say when events end: either end=COLUMN or lifetime=DURATION or "
-            "replaced_by=COLUMNS"
+            f"{where}: give one of end=COLUMN, lifetime=DURATION and replaced_by=COLUMNS, so "
+            "that events have an end"
         )
         raise UsageError(message)
     ordering = _ordering(order)
@@ -220,8 +255,8 @@ def _next_start(
     if df.isStreaming:
         message = (
             f"{where} is for batches: in a stream the next row of a key may come at any time. "
-            "Say it with ab.elements: an insert without an end, and an adjust to its end when "
-            "the next one comes"
+            "Use ab.elements: an insert without an end, then an adjust to the end when the "
+            "next row of the key comes"
         )
         raise UsageError(message)
     order = [seq] if seq else [c for c in df.columns if c.startswith(_COPY)]

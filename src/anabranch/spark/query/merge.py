@@ -1,18 +1,14 @@
-"""`ab.merge`: copies of one stream into one; `ab.union`: all events of several streams.
+"""`ab.merge`: replicas of one stream into one; `ab.union`: all events of several streams.
 
-Both take DataFrames and inboxes.
-
-What a merge is made of is looked at when it is built: schemas that differ, times of two types,
-a case that the replicas do not permit, batch beside streaming, all raise then and name the
-column.  Nothing is read before a view is.
+Both take DataFrames and inboxes.  Schemas, time types, the merge case and a mix of batch and
+streaming inputs are validated at the call; no row is read before a view is used.
 
 The same plan runs on batch and streaming input: pack, shuffle by lane, merge, unpack.  A batch
-is one step; its history is that of the stream.  An inbox is read as the DataFrames beside it
-are; by itself its views are batches of what is there, and `start` follows what comes.
+is one step with the same history.  An inbox is read as its sibling DataFrames are: batch or
+streaming.  Without DataFrames its views are batches, and `start` reads new files as they come.
 """
 
 import logging
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
-from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.batch.times import to_seconds, to_units
+from anabranch.batch.schema import ElementSchema
+from anabranch.batch.times import to_seconds
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Operator, Route
-from anabranch.operators.merge.choose import ORDERED, Choice, choose, explain_choice
+from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
@@ -41,9 +37,9 @@ from anabranch.spark.lane.stage import in_lanes, in_lanes_once
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream, elements
 from anabranch.spark.progress import LaneRecord, Totals
+from anabranch.spark.query.asked import Asked, case_named
 from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies, agree
-from anabranch.spark.query.patience import WAIT_WALL
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run, new_id
 from anabranch.spark.query.shares import WARN_SHARE
@@ -59,36 +55,6 @@ if TYPE_CHECKING:
     from anabranch.spark.query.running import OnTrigger, RunningQuery
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What is asked of a merge; what is left out is the run's, or chosen for a new run.
-
-    `wait` is a distance in application time, as people write it.  `wait_wall` are seconds.
-    """
-
-    case: MergeCase | None = None
-    policy: Policy | None = None
-    lanes: int | None = None
-    usual_lanes: int = 1
-    gaps: bool | None = None
-    wait: str | int | None = None
-    wait_wall: float = WAIT_WALL
-    strict: bool = False
-    assume_complete: bool = False
-
-    def settle(self, time: TimeType, *, gaps: bool, kept: Policy | None = None) -> Policy:
-        """The policy: what is asked, then what the run has; `gaps` is usual for the inputs."""
-        base = self.policy or kept or DEFAULT
-        if self.gaps is not None:
-            gaps = self.gaps
-        elif base is kept or base.gaps or self.case in ORDERED:
-            gaps = base.gaps
-        wait = base.wait if gaps else None
-        if self.wait is not None:
-            wait = to_units(str(self.wait), time, option="wait")
-        return replace(base, gaps=gaps, wait=wait)
 
 
 @dataclass(frozen=True)
@@ -117,25 +83,42 @@ def merge(
     strict: bool = False,
     quarantine: str | Path | None = None,
 ) -> "Merged":
-    """Merge copies of one stream: DataFrames, one with a `replica` column, `ab.inbox` folders.
+    """Merge replicas of one stream into one stream.
 
-    `gaps`: the output has an event if any copy has it when the output's frontier passes its
-    start, so the frontier waits for the slowest copy; at most `wait` behind the fastest, in
-    application time, and at most `wait_wall` by the clock for a copy that makes no progress.
-    Without gaps the copy that is furthest decides.  The default is True for plain rows
-    (`ab.events`) and batches, else False.
+    The schemas, times and declared properties of the inputs are validated now; no row is read
+    until a view is used or the query is started.
 
-    A DataFrame is taken as `ab.elements(df)`, and called as `name=` says, else by its position;
-    the replicas of an inbox are called as their folders.  `replicas` are copies of a column
-    that are known to take part before their first row; one that appears after the first
-    trigger is `joining` unless `assume_complete`.  `strict` fails at the first row that would
-    be kept apart as a violation.  `quarantine` is where views that are started by themselves
-    keep what was not merged.  Case, policy and lanes that are not named are those of the run
-    that is continued.
+    Args:
+        *inputs: `ab.events(df, ...)`, `ab.elements(df, ...)`, a DataFrame (as
+            `ab.elements(df)`), or `ab.inbox(path)`.  Each DataFrame is one replica, or holds
+            several in the column `replica`; an inbox holds one per sub-folder.
+        case: The merge algorithm, "r0" (cheapest, strictest) to "r4"; "auto" chooses the
+            cheapest that the declared properties permit.
+        policy: What the merge does where the data leaves a choice, an `ab.Policy` or its text,
+            such as "adjusts=always".
+        lanes: The number of parallel partitions of the state.  Default: that of the run, or the
+            number of processors for a new run.  Changed later by `ab.upgrade` only.
+        gaps: Whether a replica may lack events that another has.  The output then contains an
+            event if any replica has it, and becomes final where the slowest replica is.
+            Without gaps, the replica with the greatest frontier decides which events exist.
+            Default: True for plain rows (`ab.events`) and batches, else False.
+        wait: With gaps: the greatest distance in application time that the output stays behind
+            the fastest replica to wait for the slowest, such as "10 minutes".
+        wait_wall: With gaps: how long, by the clock, the output waits for a replica that makes
+            no progress; it is then passed over until it has caught up.
+        replicas: Names of replicas in a column `replica` that take part from the beginning,
+            even if their first row comes later.  A replica that first appears after the first
+            trigger and is not listed here is `joining`: its rows count, its stables do not.
+        assume_complete: Treat replicas that appear later as complete from the beginning.
+        strict: Fail at the first row that would be quarantined.
+        quarantine: The folder for rows that were not merged, of views that are started with
+            Spark's own writers.
+
+    A case, policy or number of lanes that is not given is that of the run that is continued.
     """
     made = _streams(inputs, "ab.merge")
     asked = Asked(
-        case=None if case == "auto" else MergeCase(_case_name(case)),
+        case=case_named(case),
         policy=Policy.parse(policy) if isinstance(policy, str) else policy,
         lanes=lanes,
         usual_lanes=cores(),
@@ -161,9 +144,18 @@ def union(
 ) -> "Merged":
     """All events of all inputs in one stream; its frontier is the least of theirs.
 
-    Two equal events of two inputs are two.  An input that is slow or silent holds the frontier
-    back until it is detached.  One that attaches later adds what starts at the output's
-    frontier or after it; its other rows are late.  The arguments are those of `ab.merge`.
+    Equal events of two inputs stay two events.  A slow or silent input holds the frontier back
+    until it is detached.  An input that attaches later adds events that start at or after the
+    output's frontier; its earlier rows are late.
+
+    Args:
+        *inputs: As for `ab.merge`.
+        lanes: As for `ab.merge`.
+        replicas: Names of inputs in a column `replica` that take part from the beginning, even
+            if their first row comes later.
+        strict: Fail at the first row that would be quarantined.
+        quarantine: The folder for rows that were not merged, of views that are started with
+            Spark's own writers.
     """
     made = _streams(inputs, "ab.union")
     asked = Asked(lanes=lanes, usual_lanes=cores(), strict=strict)
@@ -204,21 +196,6 @@ def _streams(
     return made
 
 
-def _waiting(asked: Asked) -> str:
-    """For whom the output waits, and how long, in words."""
-    limits = [] if asked.wait is None else [f"at most {asked.wait} behind the fastest"]
-    if math.isfinite(asked.wait_wall):
-        limits.append(f"at most {asked.wait_wall:g} s for one that makes no progress")
-    return ", ".join(["; it is final where the slowest copy is", *limits])
-
-
-def _case_name(case: str) -> str:
-    if case not in [one.value for one in MergeCase]:
-        message = f"ab.merge: case {case!r}; it is auto, r0, r1, r2, r3 or r4"
-        raise UsageError(message)
-    return case
-
-
 def _warn_endless() -> None:
     warnings.warn(
         "ab.merge: these streams have no stables, so nothing becomes final and every event is "
@@ -230,7 +207,11 @@ def _warn_endless() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """A merge that is built, and not yet run; its views are DataFrames."""
+    """A validated merge or union that does not run yet; the result of `ab.merge`.
+
+    Its views (`elements`, `changes`, `final`, `late`) are DataFrames; `start` runs one query
+    with several sinks.
+    """
 
     copies: Copies
     asked: Asked
@@ -244,19 +225,22 @@ class Merged:
     """The operator that the lanes run if it is not a merge of copies."""
 
     def elements(self) -> "DataFrame":
-        """Elements with stables; sorted by `seq` they are a valid physical stream."""
+        """The merged stream in the element format; sort by `seq` to read it in order.
+
+        The rows can be the input of another merge, through `ab.elements`.
+        """
         return self._view(ELEMENTS)
 
     def changes(self) -> "DataFrame":
-        """Change rows: `_change_type` insert, delete, update_preimage, update_postimage."""
+        """Change rows: `_change_type` is insert, delete, update_preimage, update_postimage."""
         return self._view(CHANGES)
 
     def final(self) -> "DataFrame":
-        """Events that nothing can change any more, each once: for any sink that appends."""
+        """Final events, each once: append-only, for any sink."""
         return self._view(FINAL)
 
     def late(self) -> "DataFrame":
-        """What was not merged, with the reason: late rows, and rows that break a promise."""
+        """Rows that were not merged, with the reason: late rows and violations."""
         return self._view(LATE)
 
     @property
@@ -340,7 +324,7 @@ class Merged:
         ]
         if Policy.parse(self.policy).gaps:
             streaming = self.copies.stream is None or self.copies.is_streaming
-            waits = _waiting(self.asked) if streaming else ""
+            waits = self.asked.explain_wait() if streaming else ""
             lines.append(f"copies may have gaps: the output has what any of them has{waits}")
         lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
         if by_start and self.lanes > 1:
@@ -384,20 +368,31 @@ class Merged:
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
     ) -> "RunningQuery":
-        """ONE query, several sinks: a folder of Parquet files, or a function.
+        """Start one query with one or several sinks.
 
-        A folder gets the rows of committed triggers, in one file for each, or with `roll` one
-        for each such time: choose minutes for a query that runs for days.
+        A sink is a folder of Parquet files, which gets the rows of committed triggers exactly
+        once, or a function of a DataFrame and a trigger id.  After a failure a function may be
+        called again with the same rows and the same id: make it idempotent by the id.
 
-        A function is called with a DataFrame and the trigger's id, perhaps again with both the
-        same after a failure: key what it writes by the id.  `output` is a folder as the command
-        line writes it, for `ab.read_output`: elements, late, violations, progress.  Without it
-        what was not merged goes to `late`, or to a folder `late` in the checkpoint.
-        `on_trigger` is called after every trigger with the totals of the run.  A warning is
-        logged when more than `warn_share` of the rows are late, missing or violations.
-        `max_bytes_per_trigger` bounds what a trigger takes of inboxes; DataFrames obey the
-        options of their sources (`maxBytesPerTrigger`, `maxOffsetsPerTrigger`), and a trigger
-        of them that is larger is warned of.
+        Args:
+            checkpoint: The folder of the query's state; start again with it to continue.
+            output: A folder as `anabranch merge` writes it, for `ab.read_output`: elements,
+                late, violations, progress.
+            elements: The sink of the merged stream in the element format.
+            changes: The sink of change rows.
+            final: The sink of final events.
+            late: The sink of rows that were not merged.  Default: `output`, or the folder
+                `late` in the checkpoint.
+            once: Read everything that is there, then stop.
+            interval: The time between triggers, and between looks into inboxes.
+            roll: How often a folder gets a new file; "0": after every trigger.  Use minutes
+                for a query that runs for days.
+            max_bytes_per_trigger: The upper bound for the rows of inboxes in one trigger.
+                DataFrames follow the options of their sources (`maxBytesPerTrigger`,
+                `maxOffsetsPerTrigger`); a larger trigger is logged as a warning.
+            on_trigger: A function that is called after every trigger with the run's totals.
+            warn_share: Log a warning if a greater share of the rows is late, missing or a
+                violation.
         """
         if self.copies.stream is not None and not self.copies.is_streaming:
             message = (

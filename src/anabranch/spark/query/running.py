@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic
 from time import time as wall_clock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
@@ -44,6 +44,7 @@ from anabranch.spark.write.reports import local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
@@ -52,10 +53,14 @@ OnTrigger = Callable[[Totals], None]
 
 
 class RunningQuery:
-    """A query that was started; `query` is Spark's own object.
+    """A query that was started.
 
-    `totals` is what the run has committed so far, also in earlier starts, `late` the place of
-    rows that were not merged.
+    `totals` counts every row that the run has committed, also in earlier starts; `late` is the
+    folder of rows that were not merged.  `query` is Spark's own `StreamingQuery`.
+
+    `awaitTermination`, `stop`, `isActive`, `name`, `status`, `lastProgress` and
+    `recentProgress` are those of a PySpark `StreamingQuery`.  Its other members are left to
+    `query`, because they would mean something else here (docs/decisions, names for work).
     """
 
     def __init__(
@@ -132,8 +137,44 @@ class RunningQuery:
             self._finish()
         return ended
 
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802
+        """Wait for the end, as PySpark does; with a timeout in seconds: whether it ended.
+
+        A failure is raised as an `AnabranchError`.
+        """
+        ended = self.wait(timeout)
+        return None if timeout is None else ended
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802
+        """Whether the query runs."""
+        return ending.is_active(self.query)
+
+    @property
+    def name(self) -> str:
+        """The name in Spark's UI, "anabranch-" and the first digits of the run's id."""
+        return f"anabranch-{self.run[:8]}"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark is doing now: message, isDataAvailable, isTriggerActive."""
+        assert self.query is not None
+        return self.query.status
+
+    @property
+    def lastProgress(self) -> "StreamingQueryProgress | None":  # noqa: N802
+        """Spark's report of the last trigger; `ab.progress` has the counts of the merge."""
+        assert self.query is not None
+        return self.query.lastProgress
+
+    @property
+    def recentProgress(self) -> "list[StreamingQueryProgress]":  # noqa: N802
+        """Spark's reports of the latest triggers."""
+        assert self.query is not None
+        return self.query.recentProgress
+
     def stop(self) -> None:
-        """Stop; a later start repeats a trigger that was not committed, and goes on."""
+        """Stop; a later start repeats a trigger that was not committed, and continues."""
         ending.stop(self.query)
         self._release()
         self._finish()
@@ -189,7 +230,7 @@ class RunningQuery:
             _written(self._writer) if remote else self._write
         )
         stream = stream.option("checkpointLocation", self._prepared.spark_checkpoint)
-        stream = stream.queryName(f"anabranch-{self.run[:8]}")
+        stream = stream.queryName(self.name)
         stream = (
             stream.trigger(availableNow=True)
             if once

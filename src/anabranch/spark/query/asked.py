@@ -1,0 +1,65 @@
+"""The options of a merge as the user gave them, and the policy that follows from them.
+
+Python and the command line fill in the same values; a restart combines them with the run.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from anabranch.batch.schema import TimeType
+from anabranch.batch.times import to_units
+from anabranch.errors import UsageError
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.choose import ORDERED
+from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.spark.query.patience import WAIT_WALL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options of one merge; None: keep that of the run, or choose one for a new run.
+
+    `wait` is a distance in application time, as the user wrote it.  `wait_wall` is in seconds.
+    """
+
+    case: MergeCase | None = None
+    policy: Policy | None = None
+    lanes: int | None = None
+    usual_lanes: int = 1
+    gaps: bool | None = None
+    wait: str | int | None = None
+    wait_wall: float = WAIT_WALL
+    strict: bool = False
+    assume_complete: bool = False
+
+    def settle(self, time: TimeType, *, gaps: bool, kept: Policy | None = None) -> Policy:
+        """The policy in force: the requested one, else `kept`, the run's, else the default.
+
+        `gaps` is the default for the inputs.
+        """
+        base = self.policy or kept or DEFAULT
+        if self.gaps is not None:
+            gaps = self.gaps
+        elif base is kept or base.gaps or self.case in ORDERED:
+            gaps = base.gaps
+        wait = base.wait if gaps else None
+        if self.wait is not None:
+            wait = to_units(str(self.wait), time, option="wait")
+        return replace(base, gaps=gaps, wait=wait)
+
+    def explain_wait(self) -> str:
+        """How long the output waits for slow replicas, for `explain`."""
+        limits = [] if self.wait is None else [f"at most {self.wait} behind the fastest"]
+        if math.isfinite(self.wait_wall):
+            limits.append(f"at most {self.wait_wall:g} s for one that makes no progress")
+        return ", ".join(["; it is final where the slowest copy is", *limits])
+
+
+def case_named(case: str) -> MergeCase | None:
+    """The merge case of this name; None for "auto"."""
+    if case == "auto":
+        return None
+    if case not in [one.value for one in MergeCase]:
+        message = f"ab.merge: case={case!r} is not one of auto, r0, r1, r2, r3, r4"
+        raise UsageError(message)
+    return MergeCase(case)
