@@ -5,6 +5,7 @@
     scene      the timeline as shapes with places and colours
     svg, png   the shapes as a file; PNG needs the extra `anabranch[pictures]`
     text       the timeline in a terminal, as wide as that is
+    flow       copies, a merge and its output as one picture
 
 The same input gives the same bytes, as long as the libraries stay the same.
 
@@ -15,9 +16,10 @@ The same input gives the same bytes, as long as the libraries stay the same.
 True
 """
 
+from anabranch.pictures.flow import draw_flow
 from anabranch.pictures.png import draw_png
 from anabranch.pictures.svg import draw_svg
 from anabranch.pictures.text import draw_text
 from anabranch.pictures.timeline import Timeline, timeline
 
-__all__ = ["Timeline", "draw_png", "draw_svg", "draw_text", "timeline"]
+__all__ = ["Timeline", "draw_flow", "draw_png", "draw_svg", "draw_text", "timeline"]
