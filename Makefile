@@ -77,6 +77,14 @@ coverage: $(READY)  ## branches of model, batch and operators that the tests rea
 demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked
 	@$(BIN)/anabranch demo
 
+.PHONY: pictures
+pictures: $(READY)  ## draw the pictures of the README and the guides again
+	@$(BIN)/python .ci/pictures.py
+
+.PHONY: walk
+walk:  ## type what the README and the production guide show, in a fresh clone; prints the time
+	@python3 .ci/walk.py
+
 .PHONY: bench
 bench: $(READY)  ## one figure: FIG=name; without it, the names
 	@if [ -n "$(FIG)" ]; then $(BIN)/python benchmarks/$(FIG).py; \

@@ -3,19 +3,25 @@
 import ast
 import contextlib
 import importlib.util
+import io
 import json
 import re
+import shlex
 import shutil
-import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import anabranch
+from anabranch import model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,22 +35,47 @@ def blocks(page: Path, language: str) -> list[str]:
     return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
 
 
-def test_the_first_block_of_the_readme_prints_what_the_second_says() -> None:
+def load(script: str) -> ModuleType:
+    """A script of `.ci` as a module."""
+    spec = importlib.util.spec_from_file_location(script, ROOT / ".ci" / f"{script}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[script] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+steps = load("pages").steps
+STORY = ROOT / "docs" / "guide" / "production.md"
+"""A page whose programs are saved and run by its commands."""
+
+
+def test_the_first_program_of_the_readme_is_short() -> None:
     program = blocks(ROOT / "README.md", "python")[0]
-    printed = blocks(ROOT / "README.md", "text")[0]
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == printed
+    assert len(program.strip().splitlines()) <= 15
+
+
+def test_every_claim_about_another_tool_has_a_source() -> None:
+    page = (ROOT / "README.md").read_text()
+    table = page[page.index("| | `dropDuplicatesWithinWatermark`") :]
+    table = table[: table.index("\n\n")]
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) >= 5
+    for row in rows:
+        for cell in row[1:]:
+            used = re.findall(r"\(\[(\w)\]\)", cell)
+            assert used, cell
+            assert all(re.search(rf"^\[{name}\]: \S+$", page, re.MULTILINE) for name in used)
 
 
 def test_the_marble_table_of_the_readme_has_one_history() -> None:
-    table = blocks(ROOT / "README.md", "text")[2]
+    table = next(t for t in blocks(ROOT / "README.md", "text") if "the same history" in t)
     picture, _, history = table.partition("      the same history: ")
-    marble = anabranch.model.parse_marble(picture)
-    truth = anabranch.model.parse_events(history)
+    marble = model.parse_marble(picture)
+    truth = model.parse_events(history)
     for name in ("east", "west"):
-        assert anabranch.model.History.of(marble.stream(name)).events() == truth
+        assert model.History.of(marble.stream(name)).events() == truth
 
 
 def commands() -> list[str]:
@@ -88,7 +119,9 @@ def test_every_file_and_test_of_the_papers_page_exists() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+    text = page.read_text()
+    defined = re.findall(r"^\[\w+\]: ([^#\s]+)", text, re.MULTILINE)
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text) + defined:
         if "://" not in target:
             assert (page.parent / target).exists(), target
 
@@ -103,7 +136,7 @@ def test_public_names_are_all_there_and_on_the_page() -> None:
         assert f"`{name}`" in page, name
 
 
-PUBLIC = {"anabranch", "anabranch.model", "anabranch.testing", "anabranch.windows"}
+PUBLIC = {f"anabranch{part}" for part in ("", ".errors", ".model", ".testing", ".windows")}
 """What a guide may import; what is inside is for `docs/internals`."""
 
 
@@ -131,6 +164,18 @@ def test_guides_import_public_modules_alone(page: Path) -> None:
     assert inner == set()
 
 
+@pytest.mark.parametrize(
+    "page",
+    [p for p in sorted((ROOT / "docs" / "guide").glob("*.md")) if p.name != "python.md"],
+    ids=lambda page: page.name,
+)
+def test_guides_name_the_problem_and_what_goes_wrong(page: Path) -> None:
+    title, problem, *_ = page.read_text().split("\n\n", 2)
+    assert title.startswith("# ")
+    assert problem.startswith("**The problem.** ")
+    assert "\n## What goes wrong\n" in page.read_text()
+
+
 def test_inner_imports_are_found() -> None:
     program = "import anabranch as ab\nfrom anabranch import windows, batch\n"
     program += "from anabranch.operators.merge.policy import Policy\nimport anabranch.spark\n"
@@ -142,41 +187,74 @@ def test_inner_imports_are_found() -> None:
 
 
 def programs(*, spark: bool) -> list[object]:
-    """The blocks of Python that need Spark, or those that do not, with their places."""
+    """The blocks of Python that need Spark, or those that do not, with what they print."""
     return [
-        pytest.param(text, id=f"{page.name}-{number}")
+        pytest.param(step.text, step.printed, id=f"{page.name}-{number}")
         for page in PAGES
-        for number, text in enumerate(blocks(page, "python"), start=1)
-        if ("ab.session(" in text) is spark
+        for number, step in enumerate(s for s in steps(page) if s.kind != "command")
+        if page != STORY and ("ab.session(" in step.text) is spark
     ]
 
 
-def run_block(program: str, folder: Path) -> None:
-    """As a program of its own would run there, but in this process."""
-    with contextlib.chdir(folder):
+def run_block(program: str, folder: Path, *arguments: str) -> str:
+    """As a program of its own would run there, but in this process; what it prints."""
+    printed = io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(printed),
+        mock.patch.object(sys, "argv", ["block", *arguments]),
+    ):
         exec(compile(program, "<block>", "exec"), {"__name__": "__main__"})
+    return printed.getvalue()
 
 
-@pytest.mark.parametrize("program", programs(spark=False))
-def test_python_blocks_run(program: str, tmp_path: Path) -> None:
-    run_block(program, tmp_path)
+@pytest.mark.parametrize(("program", "printed"), programs(spark=False))
+def test_python_blocks_run(program: str, printed: str | None, tmp_path: Path) -> None:
+    shown = run_block(program, tmp_path)
+    assert printed is None or shown == printed
+
+
+@pytest.fixture
+def shared_folder(spark: "SparkSession", spark_folder: Path) -> Iterator[Path]:
+    """The folder of Spark's relative paths: what a block leaves there is removed.
+
+    Else the next block would find a checkpoint of the same name.
+    """
+    before = set(spark_folder.iterdir())
+    yield spark_folder
+    for left in set(spark_folder.iterdir()) - before:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("program", programs(spark=True))
+@pytest.mark.parametrize(("program", "printed"), programs(spark=True))
 def test_python_blocks_run_on_spark(
-    spark: "SparkSession",
-    spark_folder: Path,
-    program: str,
+    shared_folder: Path, program: str, printed: str | None
 ) -> None:
-    # Spark resolves relative paths in the folder that it was started in, so all blocks run
-    # there: what one leaves is removed, or the next would find a checkpoint of the same name.
-    before = set(spark_folder.iterdir())
-    try:
-        run_block(program, spark_folder)
-    finally:
-        for left in set(spark_folder.iterdir()) - before:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    shown = run_block(program, shared_folder)
+    assert printed is None or shown == printed
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:ab.merge. these streams have no stables")
+def test_the_commands_of_the_production_guide_print_what_it_shows(shared_folder: Path) -> None:
+    from anabranch.cli.main import cli
+
+    saved: dict[str, str] = {}
+    for step in steps(STORY):
+        if step.kind == "file":
+            saved[step.name] = step.text
+            continue
+        first, name, *arguments = shlex.split(step.text)
+        if first == "python":
+            shown = run_block(saved[name], shared_folder, *arguments)
+            assert step.printed is None or shown == step.printed
+        else:
+            assert first == "anabranch"
+            with contextlib.chdir(shared_folder):
+                ran = CliRunner().invoke(cli, [name, *arguments])
+            assert ran.exit_code == 0, ran.output
+    assert set(saved) == {"feed.py", "job.py", "report.py"}
 
 
 def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
@@ -194,9 +272,38 @@ def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
     assert f"need {results['memory']['r3_ten_inputs_to_two']} times the memory" in page
 
 
-def test_the_sizing_table_is_that_of_the_committed_result() -> None:
+def test_the_speeds_beside_spark_are_those_of_the_committed_result() -> None:
+    results = ROOT / "benchmarks" / "results"
+    parts = json.loads((results / "spark_native.json").read_text())["parts"]
+    shown = {
+        "narrow": "300,000 narrow",
+        "bytes100": "150,000 of 100 bytes",
+        "bytes1000": "60,000 of 1000 bytes",
+        "small": "1,002 of 100 bytes",
+    }
+    readme = (ROOT / "README.md").read_text()
+    sizing = (ROOT / "docs" / "guide" / "sizing.md").read_text()
+    for part, rows in shown.items():
+        sides = {
+            name: round(side["ms"]["median"]) for name, side in parts[part]["sides"].items()
+        }
+        ms = [sides[name] for name in ("merge", "inbox", "rocksdb", "hdfs")]
+        assert f"| {rows} | {' | '.join(map(str, ms))} |" in readme
+        assert f"| {rows} | {sides['merge']} ms |" in sizing
+        assert f"{parts[part]['rows_per_trigger']:,} " in rows
+    for part, ratio in (("state", "live_10_to_live_1"), ("revisions", "revisions_to_inserts")):
+        assert f"{parts[part][ratio]['median']:.2f} times as long" in sizing
+    cold = json.loads((results / "before_after_spark.json").read_text())
+    first, warm = (
+        cold[name]["after_s"]["median"] for name in ("first_trigger", "warm_trigger")
+    )
+    assert f"took {first:.1f} s where a warm one took {warm:.1f} s" in readme
+
+
+@pytest.mark.parametrize("name", ["cluster.md", "sizing.md"])
+def test_the_sizing_table_is_that_of_the_committed_result(name: str) -> None:
     result = ROOT / "benchmarks" / "results" / "merge_sizing.json"
-    page = (ROOT / "docs" / "guide" / "cluster.md").read_text()
+    page = (ROOT / "docs" / "guide" / name).read_text()
     for point in json.loads(result.read_text())["points"]:
         held, saved = point["held_mb_per_million"], point["state_store_mb_per_million"]
         start = f"| {point['payload_bytes']} bytes | {point['inputs']} |"
