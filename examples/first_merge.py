@@ -2,8 +2,8 @@
 
     python examples/first_merge.py
 
-`east` says first that sensor 7 was hot from 3 to 9; `west` knows that it ended at 7.  The
-merged stream shows both: what was said, the correction, and the stables that make it final.
+`east` first reports that sensor 7 was hot from 3 to 9; `west` reports that it ended at 7.  The
+merged stream has the event, the correction, and the stables that make it final.
 """
 
 import tempfile

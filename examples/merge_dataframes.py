@@ -2,9 +2,9 @@
 
     python examples/merge_dataframes.py
 
-A feed with a column that says which copy each row is of: `east` reports first that sensor 7 is
-hot until 9, `west` knows that it ended at 7.  The query writes the merged elements, the final
-events, and what could not be merged.
+The column `replica` names the copy of each row: `east` first reports that sensor 7 is hot until
+9, `west` reports that it ended at 7.  The query writes the merged elements, the final events,
+and the rows that could not be merged.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ FEED = [
     ("insert", 3, 9, None, 1, "east", 7),
     ("stable", 5, None, None, 2, "east", None),
     ("insert", 3, 7, None, 1, "west", 7),
-    ("adjust", 4, 6, 8, 2, "west", 99),  # nobody has this event: kept apart, with the reason
+    ("adjust", 4, 6, 8, 2, "west", 99),  # no such event: quarantined, with the reason
     ("stable", 8, None, None, 3, "west", None),
 ]
 

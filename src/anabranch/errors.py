@@ -2,8 +2,8 @@
 
     AnabranchError                 catch this for all of them
     ├── UsageError         exit 2  a wrong argument, option or combination of them
-    ├── InputError         exit 2  what came from outside cannot be read
-    │   ├── SchemaError            a column is missing, or has a type that we cannot take
+    ├── InputError         exit 2  the input cannot be read
+    │   ├── SchemaError            a column is missing, or has an unsupported type
     │   ├── FileError              a file or folder is missing, half-written or changed
     │   └── NotationError          a text that should be elements is not
     ├── SetupError         exit 2  the machine lacks something (Java, memory, a library)
@@ -11,7 +11,7 @@
     ├── ViolationError     exit 1  a stream broke a promise and the policy is to stop
     └── RunError           exit 3  a run failed after it started
 
-Each message says which step or file, what was required, what came instead, and what to do.
+Each message names the call, option or file, what was required, what it got, and what to do.
 `code` is stable, for machines; `exit_code` is what the command line returns.
 """
 
@@ -19,28 +19,28 @@ from typing import ClassVar
 
 
 class AnabranchError(Exception):
-    """The root: catch this for every error that Anabranch raises on purpose."""
+    """The base class: catch this for every error that Anabranch raises on purpose."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 3
 
 
 class UsageError(AnabranchError):
-    """An argument, option or combination of them cannot be meant; change the call."""
+    """An argument, an option or a combination of them is invalid; change the call."""
 
     code = "usage"
     exit_code = 2
 
 
 class InputError(AnabranchError):
-    """Something from outside cannot be read; nothing was written."""
+    """The input cannot be read; nothing was written."""
 
     code = "input"
     exit_code = 2
 
 
 class SchemaError(InputError):
-    """A column is missing or has a type that we cannot take; fix the named column."""
+    """A column is missing or has an unsupported type; fix the named column."""
 
     code = "input.schema"
 

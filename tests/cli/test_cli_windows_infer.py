@@ -153,7 +153,7 @@ def test_a_recorded_run_is_explained_without_running_anything(tmp_path: Path) ->
     ran = recorded(tmp_path, "--batch", "batch")
     assert ran.exit_code == 0, ran.output
     assert "fit, after 1 recording\nlike spark-update\n" in ran.output
-    assert "to tell more, run and record: size" in ran.output
+    assert "to narrow it down, run and record: size" in ran.output
     told = json.loads(recorded(tmp_path, "--batch", "batch", "--json").output)
     assert told["like"] == ["spark-update"]
     assert told["input"] == str(tmp_path / "tuples.csv")

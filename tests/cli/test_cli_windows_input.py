@@ -20,7 +20,7 @@ FILES = {
     "no such column": ("time,prize\n1,2\n", r"no column 'price' \(--value\); there are time, "
                        r"prize\. did you mean --value prize\?"),
     "two of a name": ("time,price,price\n1,2,3\n", r"2 columns are called 'price'"),
-    "other separator": ("time;price\n1;2\n", r"separated by ';': say --delimiter ';'"),
+    "other separator": ("time;price\n1;2\n", r"separated by ';': use --delimiter ';'"),
     "not a number": ("time,price\n1,10\n2,ten\n", r"line 3: the value 'ten' is no number"),
     "no value": ("time,price\n1,\n", r"line 2: the value '' is no number"),
     "NaN": ("time,price\n1,10\n\n2,NaN\n", r"line 4: the value is NaN"),
@@ -52,7 +52,7 @@ OPTIONS = {
     "rows where there are none": ({"--by": "rows"}, r"flink has no windows of tuples"),
     "stable of another kind": ({"--stable": "2026-01-01"}, r"the file are whole numbers"),
     "stable that is none": ({"--stable": "soon"}, r"--stable 'soon' is no time"),
-    "stable by arrival": ({"--by": "arrival", "--stable": "9"}, r"--by arrival does not look"),
+    "stable by arrival": ({"--by": "arrival", "--stable": "9"}, r"--by arrival does not use"),
     "long separator": ({"--delimiter": ",,"}, r"expected one character"),
     "no picture": ({"--picture": "a.gif"}, r"expected a name that ends with \.svg or \.png"),
     "picture in no folder": ({"--picture": "/nowhere/a.svg"}, r"no folder /nowhere"),

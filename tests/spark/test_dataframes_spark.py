@@ -179,7 +179,7 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
     merged = stream_of(spark, tmp_path)
     merged.start(tmp_path / "ck", once=True).wait()
     other = ab.merge(merged.copies.stream, lanes=3)
-    with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
+    with pytest.raises(StateError, match="lanes = 2, but this start has 3"):
         other.start(tmp_path / "ck", once=True)
     other = ab.merge(merged.copies.stream, lanes=2, policy="stable_lag=3,violations=detach")
     with pytest.raises(StateError, match=r"policy = default, .* go on with stable_lag=3;"):

@@ -274,7 +274,7 @@ def test_output_and_checkpoint_must_belong_together(spark: Any, place: Place) ->
 def test_another_number_of_lanes_is_refused(spark: Any, place: Place) -> None:
     place.generate(events=50)
     place.merge(spark, lanes=2)
-    with pytest.raises(StateError, match="lanes = 2, now it is asked to go on with 3"):
+    with pytest.raises(StateError, match="lanes = 2, but this start has 3"):
         place.prepare(lanes=3)
 
 

@@ -1,5 +1,6 @@
 """One running query: totals that are kept, repeated triggers, sinks, and what a run keeps."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,10 @@ def test_a_running_query_has_the_names_of_pyspark(spark: Any, tmp_path: Path) ->
         assert running.awaitTermination(1) is False
         assert running.name == running.query.name == f"anabranch-{running.run[:8]}"
         assert set(running.status) == {"message", "isDataAvailable", "isTriggerActive"}
+        for _ in range(600):
+            if running.lastProgress is not None:
+                break
+            time.sleep(0.2)
     finally:
         running.stop()
     assert not running.isActive

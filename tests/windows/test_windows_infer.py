@@ -254,7 +254,7 @@ def test_the_same_seed_asks_the_same() -> None:
 def test_what_a_probe_told_is_in_the_record() -> None:
     found = infer(box(engine("coral8")), late=False, search=32, confirm=8)
     assert [one.number for one in found.asked] == list(range(1, len(found.asked) + 1))
-    told = {name for one in found.asked for name in one.told}
+    told = {name for one in found.asked for name in one.narrowed}
     assert {"windows", "tick", "report.content_change", "start.anchor"} <= told
     assert found.confirmed == 8
     # 0.05 to the power of 1/8 is 0.6877: eight agreeing probes leave 31 % at most.

@@ -88,9 +88,9 @@ def test_one_window_at_a_time_needs_order(name: str) -> None:
         ([(1, "a")], r"tuple 1 \(time 1\) has the value 'a'; sum needs numbers"),
         ([(1, None)], "has the value None; sum needs numbers"),
         ([(1, float("inf"))], "has the value inf; sum needs finite numbers"),
-        ([Arrival(1, 1, batch=1), (2, 1)], "tuple 2 has no word on a batch"),
+        ([Arrival(1, 1, batch=1), (2, 1)], "tuple 2 has no batch, others have one"),
         ([Arrival(1, 1, batch=2), Arrival(2, 1, batch=1)], "batch 1 after batch 2"),
-        ([Arrival(1, 1, arrived=1), (2, 1)], "tuple 2 has no word on an arrival time"),
+        ([Arrival(1, 1, arrived=1), (2, 1)], "tuple 2 has no arrival time, others have one"),
         (
             [Arrival(1, 1, arrived=3), Arrival(2, 1, arrived=3)],
             "arrived at 3, the tuple before",

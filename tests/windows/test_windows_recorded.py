@@ -80,7 +80,7 @@ def test_the_run_that_is_proposed_tells_more_until_none_is_left_to_propose() -> 
     found = infer(recorded=[first], space=SMALL, search=96)
     left = len(found.engines)
     while found.next_probe is not None and len(recorded) < 40:
-        assert "to tell more, run and record" in str(found)
+        assert "to narrow it down, run and record" in str(found)
         probe = found.next_probe
         values = predict(true, probe.size, probe.slide, probe.tuples, "sum").values
         recorded.append(Recorded(probe.size, probe.slide, probe.tuples, values))
@@ -117,7 +117,7 @@ def test_a_recording_counts_beside_an_engine_that_is_run() -> None:
 
 def test_what_is_left_is_told_in_words_and_for_programs() -> None:
     found = infer(recorded=[Recorded(4, 4, [(1, 1), (6, 2)], [1])], space=SMALL)
-    assert f"not told apart: {len(found.engines)} settings that differ in" in str(found)
+    assert f"not distinguished: {len(found.engines)} settings that differ in" in str(found)
     told = found.to_dict()
     assert len(told["alike"]) == len(found.engines)
     # Each is another one: the parameters that are listed are all in which they differ.

@@ -11,8 +11,8 @@ that turns one into the other, and refuses a real time of that value.
 * `hashes`, where somebody has computed them, are the 128-bit hashes of the payloads, two words
   per row as `hashing.hash_columns` gives them, so that no other operator hashes them again.
 
-Not checked here: that the stream keeps its promises (`anabranch.model.history` says what they
-are, `anabranch.batch.history` checks them in columns).
+Not checked here: that the stream keeps its promises (`anabranch.model.history` defines what
+they are, `anabranch.batch.history` checks them in columns).
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ Any Arrow type but maps and unions becomes a sequence of `Column`s of three layo
 * VARIED: bytes between two offsets (text, binary);
 * LISTED: rows of the `items` columns between two offsets (lists of every kind).
 
-A struct is a FIXED column of width 0 that only says where it is null, followed by its fields,
+A struct is a FIXED column of width 0 that only marks where it is null, followed by its fields,
 which are null where it is.  The null type is such a column, null everywhere.  Text and binary,
 large or not, dictionaries, views and run-ends come out alike, so that equal values are equal
 bytes; only floats need care (`is_float`: every NaN is one value, and -0.0 is 0.0).

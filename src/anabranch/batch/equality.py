@@ -176,7 +176,7 @@ def compare_sizes(
     same: Any,
     sizes: Any,
 ) -> None:
-    """Clears `same` where lists have different sizes; `sizes` says what is left to compare."""
+    """Clears `same` where lists have different sizes; `sizes` is what is left to compare."""
     for k in range(same.size):
         i, j = left_rows[k], right_rows[k]
         there = both(i, j, left_valid, right_valid)

@@ -7,7 +7,7 @@ column's bytes, which is the seed of the hash of the second, and so on:
 * a single column of text has the published hash of its bytes;
 * a null is a value of no bytes with a length that no value has;
 * every NaN counts as one, -0.0 as 0.0;
-* a struct is its fields, after a step that says whether it is null;
+* a struct is its fields, after a step that encodes whether it is null;
 * a list is hashed as the 16-byte hashes of its items, one after the other.
 
 Unequal payloads may have equal hashes (and whoever wants to can make such payloads): compare by

@@ -1,6 +1,6 @@
 """The history of one physical stream, replayed in columns: the fast twin of the model's.
 
-`replay` says of every element what `anabranch.model.history.replay` says of it (the same
+`replay` returns for every element what `anabranch.model.history.replay` returns (the same
 violations for the same reasons, the same frontier, the same multiset of events), for ten
 million elements in seconds.  The model is the judge; law tests race the two.
 

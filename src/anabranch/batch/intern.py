@@ -1,7 +1,7 @@
 """Dense numbers for identities: (start, payload), the payload compared by value.
 
 The n-th identity that is seen for the first time gets the id n, from 0, and two rows have the
-same id exactly when their identities are equal: a hash only says where to look, every hit is
+same id exactly when their identities are equal: a hash only finds candidates, every hit is
 compared by value with the first seen form, and unequal payloads of equal hash get two ids.
 
 >>> interner = Interner(pa.schema({"a": pa.string()}))

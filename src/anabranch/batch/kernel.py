@@ -74,7 +74,7 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
     digest = _digest(Path(function.__code__.co_filename), function.__module__)
     folder: str = vars(numba.config)["CACHE_DIR"]
     if folder:
-        # Numba names a folder by the path of the sources: nobody else would find it.
+        # Numba names a folder by the path of the sources: no other checkout would find it.
         path = str(Path(folder) / f"anabranch-{digest}")
         kept._cache_path = kept._impl.locator._cache_path = path
         file = kept._cache_file = type(file)(path, kept._impl.filename_base, digest)

@@ -8,7 +8,7 @@
 | `seq`     | int64, optional                     | order within the physical stream           |
 | `replica` | string, optional                    | name of the copy, if several are together  |
 
-Every other column is payload, of any type but a map or union, and told by its plain type
+Every other column is payload, of any type but a map or union, and described by its plain type
 (`plain_type`: what a column holds, not how it is stored).  A schema that does not fit raises
 `SchemaError` and names the file, the column, what came and what to do.
 

@@ -248,7 +248,7 @@ def copy_fixed(data: Any, rows: Any, width: Any, out: Any, at: Any) -> None:
 
 @kernel
 def copy_varied(data: Any, offsets: Any, rows: Any, ends: Any, out: Any) -> None:
-    """Copies the bytes of some rows to where `ends` says."""
+    """Copies the bytes of some rows to the offsets in `ends`."""
     for k in range(rows.size):
         begin, to = U64(offsets[rows[k]]), U64(ends[k])
         for n in range(ends[k + 1] - ends[k]):

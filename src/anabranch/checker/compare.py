@@ -1,9 +1,9 @@
-"""Does a stream keep its promises, and is its history that of another: `check`.
+"""`check`: validate a stream, and compare its history with another.
 
-The same multiset of events is the same history, whatever the order, format, batching or number
-of elements.  Below a frontier, two histories are the same if their events that start before it
-are, ends at or after it not told apart.  Works in columns; the one thing that grows with the
-data is memory, by one copy of each payload and some 60 bytes per element.
+Two histories are equal if they have the same multiset of events, whatever the order, format,
+batching or number of elements.  Below a frontier, only events that start before it are
+compared, and all ends at or after it count as equal.  Memory grows with the data, by one copy
+of each payload and about 60 bytes per element.
 
 Papers: LMerge III-B, equivalence of prefixes; the frontier is MaxStable.
 """
@@ -52,7 +52,10 @@ def check(
     strict: bool = False,
     on_progress: Progress = lambda _: None,
 ) -> Verdict:
-    """Check A's promises, and its history against B's; bad input raises, all else is told."""
+    """Validate the elements of `a`, and compare its history with that of `b`, if given.
+
+    Unreadable input raises; violations and differences are in the result.
+    """
     if until_frontier and path_b is None:
         message = "--until-frontier compares A with B below a frontier; name B, or leave it out"
         raise UsageError(message)
@@ -89,12 +92,12 @@ def look_at(
             "histories compare in one type of time; cast the one or the other"
         )
         raise SchemaError(message)
-    payload_a, payload_b = _told_by(a, b.payload), _told_by(b, a.payload)
+    payload_a, payload_b = _payload_like(a, b.payload), _payload_like(b, a.payload)
     payload = shared_payload(payload_a, payload_b, where_a=str(a.path), where_b=str(b.path))
     return _in_columns(a, payload), _in_columns(b, payload)
 
 
-def _told_by(folder: Folder, other: pa.Schema) -> pa.Schema:
+def _payload_like(folder: Folder, other: pa.Schema) -> pa.Schema:
     """The payload of JSON lines, in the types of the other side where JSON has no own."""
     if folder.format is not Format.JSONL:
         return folder.payload

@@ -26,7 +26,7 @@ from anabranch.sources.elements import Chunk, element_schema, read_file, scan
 from anabranch.sources.files import Folder, Layout
 
 Progress: TypeAlias = Callable[[int], None]
-"""Told how many more rows were read."""
+"""Called with the number of further rows that were read."""
 
 
 @dataclass(frozen=True, eq=False)

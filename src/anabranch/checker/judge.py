@@ -93,7 +93,7 @@ def _order(stream: Gathered, *, is_input: bool) -> _Ordered:
 
 
 def _like_first(stream: Gathered, order: Ints, again: Mask) -> Mask:
-    """Where an element says the same as the first one with its `seq`."""
+    """Where an element equals the first one with its `seq`."""
     first = order[np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))]
     same = np.ones(len(order), np.bool_)
     for column in (stream.kind, stream.ids, stream.start, stream.end, stream.old_end):

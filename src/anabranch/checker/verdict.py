@@ -1,7 +1,7 @@
 """What a check found, as frozen data: it prints, compares, and `to_dict` goes into JSON.
 
 Times are as people read them: numbers for bigint, ISO-8601 UTC for timestamps, `forever` for
-an end that nobody has set, `never` for the frontier of a stream without a stable, `>= t` for
+an open end, `never` for the frontier of a stream without a stable, `>= t` for
 an end that a comparison below frontier t leaves open.
 """
 

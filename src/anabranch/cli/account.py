@@ -1,7 +1,7 @@
-"""The account of a merge for people: a line per replica, a column per bucket, sums that add up.
+"""The table of a merge: a line per replica, a column per bucket, with sums.
 
-`table` is shown while a merge works and when it ends; `Watch` redraws it in place on a
-terminal, and prints one line per trigger elsewhere, so that a log file stays readable.
+`table` is printed while a merge runs and when it ends; `Watch` redraws it in place on a
+terminal and prints one line per trigger elsewhere, so that a log file stays readable.
 """
 
 import contextlib
@@ -25,17 +25,17 @@ FILE_WIDTH = 120
 
 @dataclass(frozen=True)
 class Quiet:
-    """From when on a replica is called silent: so many seconds without a row."""
+    """Reports a replica as silent after `after` seconds without a row."""
 
     after: float = 60.0
     clock: Callable[[], float] = wall_clock
 
     def is_silent(self, replica: ReplicaTotals) -> bool:
-        """Whether it might speak, and does not."""
+        """Whether the replica is attached, has not ended, and sends no rows."""
         return replica.is_silent(self.clock(), self.after)
 
     def standing(self, replica: ReplicaTotals) -> str:
-        """What a replica is at the moment; the one that leads may be silent, too."""
+        """The replica's standing, with the seconds of silence, if it is silent."""
         word = "" if replica.standing == "joined" else replica.standing
         if not self.is_silent(replica):
             return word
@@ -84,7 +84,7 @@ def show_lag(lag: Shown, time: TimeType) -> str:
 
 
 def trouble_lines(totals: Totals, time: TimeType) -> list[Text]:
-    """What somebody should know who relies on the output."""
+    """Warnings for those who rely on the output."""
     return [Text(f"warning: {one}", "bold yellow") for one in troubles(totals, time)]
 
 
@@ -128,7 +128,7 @@ def duplicate_line(totals: Totals, case: str) -> Text:
 
 
 class Watch:
-    """The account of a merge that runs, on stderr; `tick` looks who has fallen silent."""
+    """The table of a running merge, on stderr; `tick` reports replicas that became silent."""
 
     def __init__(self, console: Console, time: TimeType, quiet: Quiet = QUIET) -> None:
         self._console = console
@@ -152,13 +152,13 @@ class Watch:
         self._live = None
 
     def tick(self) -> None:
-        """Look at the clock, also if no trigger comes: then all are silent."""
+        """Check for silent replicas, also while no trigger runs."""
         if self._last is None:
             return
         if self._live is not None:
             self._draw(self._last)
         else:
-            self._say_silent(self._last)
+            self._report_silent(self._last)
 
     def _draw(self, totals: Totals) -> None:
         with self._lock:
@@ -177,10 +177,10 @@ class Watch:
             f"trigger {totals.triggers}: {totals.rows:,} rows in, {made:,} elements out, "
             f"frontier {at}, {totals.live:,} live {self.note}".rstrip()
         )
-        self._say_silent(totals)
+        self._report_silent(totals)
 
-    def _say_silent(self, totals: Totals) -> None:
-        """A line for each replica that falls silent, and for each that speaks again."""
+    def _report_silent(self, totals: Totals) -> None:
+        """Print a line for each replica that becomes silent, or sends rows again."""
         with self._lock:
             silent = set(totals.silent(self._quiet.clock(), self._quiet.after))
             for name in sorted(silent - self._silent):

@@ -1,6 +1,6 @@
-"""`anabranch check`: are a stream's promises kept, and is its history that of another.
+"""`anabranch check`: validate a stream, and compare its history with another.
 
-Exit code 0: yes.  1: no, or rows were refused.  2: the input cannot be read for what it is.
+Exit code 0: valid and equal.  1: not, or rows were refused.  2: the input cannot be read.
 """
 
 import json
@@ -50,7 +50,7 @@ def command(
     strict: bool,
     as_json: bool,
 ) -> None:
-    """Say whether A keeps its promises, and whether its history is that of B.
+    """Validate the stream A, and compare its history with that of B.
 
     A and B are folders (or files) of elements in Parquet or JSON lines, or the output of a
     merge; A may be an inbox, B a reference history.
@@ -81,7 +81,7 @@ def command(
 
 @contextmanager
 def _progress() -> "Iterator[Callable[[int], None]]":
-    """Counts rows on stderr while the check runs; silent where nobody looks."""
+    """Counts rows on stderr while the check runs; silent without a terminal."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

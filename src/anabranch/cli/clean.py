@@ -46,7 +46,7 @@ class Leftover:
 
 
 @click.command("clean")
-@click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is.")
+@click.option("--yes", is_flag=True, help="Remove or archive the listed files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--output", type=_FOLDER, help="The output of a run: its old published files.")
 @click.option("--inbox", type=_FOLDER, help="The inbox of a run: files that it has consumed.")
@@ -63,9 +63,9 @@ def command(
     older: str | None,
     archive: Path | None,
 ) -> None:
-    """List what runs left behind, old files of an output, or consumed files of an inbox.
+    """List leftover files, old files of an output, or consumed files of an inbox.
 
-    With --yes, remove it, or move the files to --archive.
+    Nothing is removed without --yes.  With --archive, files are moved instead.
     """
     if output is not None and inbox is not None:
         message = "--output and --inbox are cleaned one after the other; name one of them"
@@ -187,7 +187,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _in_use(kind: str, path: Path) -> bool:
-    """A log or folder of a process that still runs; a young one, if it does not say whose."""
+    """A log or folder of a running process; a recent one, if its process is not known."""
     if kind == "java home":
         return False  # made again when it is missing; a JVM that runs needs it no more
     match = re.search(r"-(\d+)\.log", path.name) or re.match(

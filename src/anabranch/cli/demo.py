@@ -51,8 +51,8 @@ class Publisher:
     def start(self) -> None:
         """Begin; `first` is set when each replica has a file, `done` when all is written.
 
-        In between it waits for `go_on`: Spark's first trigger loads and compiles, and a
-        story that is told meanwhile would be over before anybody listens.
+        In between it waits for `go_on`: Spark's first trigger loads and compiles, and the
+        replicas would be complete before the merge has started.
         """
         threading.Thread(target=self._run, name="publisher", daemon=True).start()
 
@@ -131,9 +131,10 @@ def command(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Three replicas of a stream, one falls silent and returns; merged live on local Spark.
+    """Generate three replicas of a stream and merge them live on local Spark.
 
-    The result is checked against the true history: exit code 0 if it is equal, 1 if not.
+    One replica becomes silent and returns.  The result is compared with the true history: exit
+    code 0 if it is equal, 1 if not.
     """
     from anabranch.cli.account import consoles
     from anabranch.generator.workload import Workload
@@ -192,7 +193,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     err.print("starting Spark on this machine ...", highlight=False, soft_wrap=True)
     load().start_session()
     err.print(
-        f"{workload.events:,} events, told by {', '.join(NAMES)} in about {seconds:g} seconds; "
+        f"{workload.events:,} events from {', '.join(NAMES)} within about {seconds:g} seconds; "
         f"{SILENT} will fall silent for a while and return",
         highlight=False,
         soft_wrap=True,
@@ -256,7 +257,7 @@ def _print(
     )
     if totals.bucket("late"):
         out.print(
-            f"{totals.bucket('late'):,} late rows: provisional events that one replica invented"
+            f"{totals.bucket('late'):,} late rows: provisional events that one replica emitted"
             " and took back after the others had moved on; kept apart, never dropped silently",
             highlight=False,
             soft_wrap=True,

@@ -23,8 +23,10 @@ _PATH = click.Path(path_type=Path)
 
 @click.command("explain")
 @click.argument("inbox", type=_PATH)
-@click.option("--observe", is_flag=True, help="Read the files: do the properties hold so far?")
-@click.option("--gaps", is_flag=True, help="Copies may lack rows that others have.")
+@click.option(
+    "--observe", is_flag=True, help="Read the files and report properties that do not hold."
+)
+@click.option("--gaps", is_flag=True, help="Replicas may lack rows that others have.")
 @click.option(
     "--case",
     type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),
@@ -45,9 +47,9 @@ def command(
     schema: Path | None,
     as_json: bool,
 ) -> None:
-    """Say which merge case the replicas of INBOX permit, why, and what would allow a cheaper.
+    """Show which merge case the replicas of INBOX permit, why, and what a cheaper one needs.
 
-    What a replica promises stands in its `_replica.json`, as "properties".
+    A replica declares its properties in its `_replica.json`, as "properties".
 
     \b
     anabranch generate inbox --case r2
@@ -114,11 +116,11 @@ def _replicas(
         found[name] = {"declared": None if known is None else known.to_dict(), "broken": []}
         if seen is None:
             continue
-        told = seen[name].to_dict()
+        report = seen[name].to_dict()
         broken = () if known is None else seen[name].broken(known)
-        found[name]["observed"] = told["properties"]
-        found[name]["elements"] = told["elements"]
-        found[name]["breaks"] = told["breaks"]
+        found[name]["observed"] = report["properties"]
+        found[name]["elements"] = report["elements"]
+        found[name]["breaks"] = report["breaks"]
         found[name]["broken"] = [one.property for one in broken]
     return found
 
@@ -153,14 +155,14 @@ def _seen_lines(one: dict[str, Any], held: "StreamProperties") -> list[str]:
     """
     if "observed" not in one:
         return []
-    told = one["declared"] or {}
+    declared = one["declared"] or {}
     lines = [
         f"    NOT {item['property']}: {item['file']}, row {item['row']}: {item['what']}"
         for item in one["breaks"]
         if item["property"] in one["broken"]
     ]
     observed = one["observed"] | {"ties_in_same_order": held.ties_in_same_order}
-    also = [name for name, holds in observed.items() if holds and not told.get(name)]
+    also = [name for name, holds in observed.items() if holds and not declared.get(name)]
     if not lines and one["declared"]:
         lines.append(f"    holds in all {one['elements']:,} elements so far")
     if also:

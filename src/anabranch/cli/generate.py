@@ -1,7 +1,7 @@
 """`anabranch generate`: replicas of one random stream as an inbox, and its true history.
 
-Deterministic by `--seed`.  A table (or `--json`) says what was written; progress of the live
-mode goes to stderr, and an interrupt leaves only whole files behind.
+Deterministic by `--seed`.  A table (or `--json`) lists the files; the progress of the live mode
+goes to stderr, and an interrupt leaves only complete files.
 """
 
 import json
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anabranch.generator.workload import Workload
 
 LIVE_FILE_SECONDS: Final = 0.5
-"""In the live mode a file holds what comes in this time, unless --file-rows says otherwise."""
+"""Live mode: seconds of elements in one file, without --file-rows."""
 
 TIMESTAMP_FIRST: Final = 1_767_225_600_000_000
 """2026-01-01T00:00:00Z: where generated timestamps begin."""
@@ -37,8 +37,8 @@ _FOLDER = click.Path(path_type=Path)
     show_default=True,
     help="The cheapest merge case that the replicas permit.",
 )
-@click.option("--replicas", default=3, show_default=True, help="How many copies.")
-@click.option("--names", help="Their names, with commas between; else r0, r1, ...")
+@click.option("--replicas", default=3, show_default=True, help="Number of replicas.")
+@click.option("--names", help="Names of the replicas, separated by commas. [r0,r1,...]")
 @click.option("--events", default=10_000, show_default=True, help="Events in the true history.")
 @click.option("--disorder", type=float, help="Share of events out of order [r3, r4: 0.2].")
 @click.option(
@@ -46,13 +46,18 @@ _FOLDER = click.Path(path_type=Path)
 )
 @click.option("--duplicates", type=float, help="Share of repeated identities [r4: 0.1].")
 @click.option(
-    "--gap-rate", default=0.0, help="Share of events a replica (not the first) misses."
+    "--gap-rate", default=0.0, help="Share of events that a replica (not the first) lacks."
 )
-@click.option("--stable-freq", default=0.01, show_default=True, help="Share of stables.")
+@click.option("--stable-freq", default=0.01, show_default=True, help="Stables per element.")
 @click.option("--duration", help="Lifetime of an event [so that about 10,000 are alive].")
-@click.option("--max-gap", help="Most time between two starts [20, or '20 seconds'].")
+@click.option("--max-gap", help="Greatest time between two starts [20, or '20 seconds'].")
 @click.option("--bound", help="How late an element may come [25 times the max gap].")
-@click.option("--payload-bytes", default=100, show_default=True, help="Length of 'data'.")
+@click.option(
+    "--payload-bytes",
+    default=100,
+    show_default=True,
+    help="Bytes of the payload column 'data'.",
+)
 @click.option("--seed", default=0, show_default=True, help="Same seed, same files.")
 @click.option("--open", "is_open", is_flag=True, help="Do not end with stable(FOREVER).")
 @click.option(
@@ -68,26 +73,30 @@ _FOLDER = click.Path(path_type=Path)
 @click.option("--file-rows", type=int, help="Elements per file [50,000; live: half a second].")
 @click.option("--reference", type=_FOLDER, help="Write the true history to this folder.")
 @click.option(
-    "--rate", type=float, help="Live: elements a second and replica; files appear over time."
+    "--rate",
+    type=float,
+    help="Live mode: elements per second and replica; files appear over time.",
 )
 @click.option(
-    "--lag", type=float, help="Live: each replica comes so many seconds after the last."
+    "--lag", type=float, help="Live mode: delay in seconds between one replica and the next."
 )
 @click.option(
-    "--burst", type=float, help="Live: chance that a file is held up, others behind it."
+    "--burst",
+    type=float,
+    help="Live mode: probability that a file is delayed, with those after it.",
 )
 @click.option(
     "--silence",
     multiple=True,
     metavar="NAME:FROM:TO",
-    help="Live: nothing from this replica between these fractions of its run; then all.",
+    help="Live mode: the replica sends nothing between these fractions of its run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     """Write divergent replicas of one random stream to the folder OUT, and its true history.
 
-    Every replica is a valid stream with the same history, told in another order, with other
+    Every replica is a valid stream with the same history, in another order, with other
     provisional ends and other stables.  OUT must be new or empty.
 
     \b

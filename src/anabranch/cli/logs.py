@@ -1,7 +1,7 @@
-"""What Anabranch says about its own work: standard `logging` under `anabranch.*`, to stderr.
+"""Logging of the command line: standard `logging` under `anabranch.*`, to stderr.
 
-Warnings always; -v adds what is done, -vv why and how. As a library Anabranch configures no
-logging at all: only the command line calls `configure`.
+Warnings by default; -v adds INFO, -vv DEBUG.  The library configures no logging: only the
+command line calls `configure`.
 """
 
 import logging
@@ -11,7 +11,7 @@ LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def configure(verbosity: int) -> None:
-    """Send `anabranch.*` to stderr at the level of so many -v; calling it again replaces it."""
+    """Log `anabranch.*` to stderr at the level of `verbose` -v; a second call replaces it."""
     logger = logging.getLogger("anabranch")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
@@ -19,5 +19,5 @@ def configure(verbosity: int) -> None:
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(LEVELS[min(max(verbosity, 0), len(LEVELS) - 1)])
-    # Ours ends here, or a root logger that an embedding program configured says it twice.
+    # Do not propagate: a root logger of an embedding program would print each line again.
     logger.propagate = False

@@ -1,4 +1,4 @@
-"""`anabranch`: one command for each thing a person wants to know or run.
+"""`anabranch`: the command line; one module per command.
 
 Commands are imported when they are called, so that `anabranch --help` is quick and never starts
 Spark.  Exit codes: 0 ok; 1 the answer is no, or rows were quarantined; 2 bad use or bad input,
@@ -17,16 +17,16 @@ import click
 from anabranch.errors import AnabranchError
 
 COMMANDS: Final = {
-    "check": "Are a stream's promises kept, and is its history another's?",
-    "clean": "List what runs left behind, and remove it.",
+    "check": "Validate a stream, and compare its history with another.",
+    "clean": "List leftover, old or consumed files, and remove or archive them.",
     "config": "Show the settings in force and where they come from.",
-    "demo": "Three replicas, one falls silent; merge them live and check the result.",
+    "demo": "Merge three generated replicas live on local Spark, and check the result.",
     "doctor": "Check Java, Spark, memory and disk.",
-    "explain": "Which merge case do the replicas of an inbox permit, and why?",
+    "explain": "Show which merge case the replicas of an inbox permit, and why.",
     "generate": "Write divergent replicas of one random stream, and its true history.",
     "merge": "Merge the replicas of an inbox into one stream, on Spark.",
-    "upgrade": "Give a stopped merge another number of lanes.",
-    "windows": "What does a window query return on which engine, and why?",
+    "upgrade": "Change the number of lanes of a stopped merge.",
+    "windows": "Predict and explain the results of a window query on other engines.",
 }
 """Every command and its line in the help."""
 
@@ -69,7 +69,7 @@ class Commands(click.Group):
 @click.option("-v", "--verbose", count=True, help="Log what is done; -vv logs more.")
 @click.version_option(package_name="anabranch")
 def cli(*, verbose: int) -> None:
-    """Merge fallible copies of a stream into one that is clean and says when it is final.
+    """Merge fallible replicas of a stream into one complete stream that becomes final.
 
     Start with `anabranch demo`.
     """
@@ -91,7 +91,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except AnabranchError as error:
-        code = _say(error, wants_json=wants_json)
+        code = _report(error, wants_json=wants_json)
     except BrokenPipeError:
         code = 0  # the reader (head, less) has seen enough
     except RuntimeError as error:  # Python wraps what is raised while a class is made
@@ -101,7 +101,7 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(error: AnabranchError, *, wants_json: bool) -> int:
+def _report(error: AnabranchError, *, wants_json: bool) -> int:
     if wants_json:
         click.echo(json.dumps({"error": error.code, "message": str(error)}))
     else:

@@ -19,43 +19,50 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command("merge")
 @click.argument("inbox", type=click.Path(path_type=Path))
-@click.option("--output", type=_FOLDER, required=True, help="Where the merged stream goes.")
-@click.option("--checkpoint", type=_FOLDER, required=True, help="What a restart goes on from.")
-@click.option("--once", "mode", flag_value="once", help="Take all there is, then stop.")
-@click.option("--watch", "mode", flag_value="watch", help="Go on until interrupted (Ctrl-C).")
+@click.option("--output", type=_FOLDER, required=True, help="Folder of the merged stream.")
+@click.option(
+    "--checkpoint",
+    type=_FOLDER,
+    required=True,
+    help="Folder of the state; a restart continues from it.",
+)
+@click.option(
+    "--once", "mode", flag_value="once", help="Read all files that are there, then stop."
+)
+@click.option(
+    "--watch", "mode", flag_value="watch", help="Poll for new files until interrupted (Ctrl-C)."
+)
 @click.option(
     "--case",
     type=click.Choice(["auto", "r0", "r1", "r2", "r3", "r4"]),
     default="auto",
     show_default=True,
-    help="auto: what the replicas' properties permit; else what you declare for them.",
+    help="Merge algorithm; auto: the cheapest that the declared properties permit.",
 )
-@click.option(
-    "--policy", help="Choices such as 'inserts=quorum(0.5),violations=detach'; fixed as --case."
-)
+@click.option("--policy", help="Merge policy, such as 'inserts=quorum(0.5),violations=detach'.")
 @click.option(
     "--gaps/--no-gaps",
     default=None,
-    help="Copies may lack rows that others have: the output has all of them, and waits for the "
-    "slowest copy. Without it the copy that is furthest decides.",
+    help="Replicas may lack rows: the output has the rows of all of them, and waits for the "
+    "slowest one. Without it the replica with the greatest frontier decides.",
 )
 @click.option(
     "--wait",
     metavar="DURATION",
-    help="With --gaps: wait for a copy that is at most so far behind the fastest one, in "
-    "application time; rows that come later are late.",
+    help="With --gaps: do not wait for a replica that is further than this behind the fastest, "
+    "in application time; its later rows are late.",
 )
 @click.option(
     "--wait-wall",
     default="5 minutes",
     show_default=True,
     metavar="DURATION",
-    help="With --gaps and --watch: stop waiting for a copy that blocks progress this long.",
+    help="With --gaps and --watch: stop waiting for a replica without progress after this.",
 )
 @click.option(
     "--lanes",
     type=int,
-    help="Parallel parts of the state; `anabranch upgrade` changes them later.",
+    help="Parallel partitions of the state; `anabranch upgrade` changes them later.",
 )
 @click.option(
     "--interval", default="1 second", show_default=True, help="Polling interval of --watch."
@@ -77,32 +84,39 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="With --watch: report a replica as silent after this long without rows.",
 )
-@click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
+@click.option("--master", help="Spark master, such as local[2] or spark://host:7077.")
 @click.option(
     "--conf",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of Spark's, such as spark.ui.enabled=true; may be given several times.",
+    help="A Spark setting, such as spark.ui.enabled=true; may be repeated.",
 )
-@click.option("--schema", type=click.Path(path_type=Path), help="JSON lines: column types.")
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path),
+    help="JSON file with the column types of JSON lines.",
+)
 @click.option("--strict", is_flag=True, help="Stop at the first row that would be quarantined.")
 @click.option(
     "--assume-complete",
     is_flag=True,
-    help="A replica that appears later, without a guarantee, has everything.",
+    help="Treat replicas that appear later without a guarantee as complete.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="A JSON line per trigger, the report last."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print a JSON line per trigger, and the report last.",
 )
 @click.pass_context
 def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     """Merge the replicas of INBOX (a folder with one sub-folder of element files each).
 
-    The merged stream goes to OUTPUT/elements, rows that came too late to OUTPUT/late, rows that
-    broke a promise or are no elements to OUTPUT/violations, the account to OUTPUT/progress.
-    Start it again with the same folders, after any kind of end, and it goes on without losing
-    or doubling a row.  Exit code 1: there are rows in OUTPUT/violations (late rows alone give
-    0); 130: interrupted by Ctrl-C.
+    OUTPUT/elements gets the merged stream, OUTPUT/late the rows that came too late,
+    OUTPUT/violations invalid rows and rows that contradict a stable or a declared property,
+    OUTPUT/progress the counts.  Start the command again with the same folders, also after a
+    crash, and it continues without losing or duplicating a row.  Exit code 1: there are rows in
+    OUTPUT/violations (late rows alone give 0); 130: interrupted by Ctrl-C.
 
     \b
     anabranch generate inbox --reference truth
@@ -110,7 +124,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     anabranch check out truth
     """  # noqa: D301
     if options["mode"] is None:
-        message = "say --once (take all there is, then stop) or --watch (go on until Ctrl-C)"
+        message = "give --once (read all files, then stop) or --watch (run until Ctrl-C)"
         raise click.UsageError(message, ctx)
     from anabranch.cli.settings import load
 
@@ -129,7 +143,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
 
 
 def _conf(given: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark's by name; of one that is given twice the last counts."""
+    """Spark settings by name; the last of two with one name counts."""
     from anabranch.errors import UsageError
 
     found: dict[str, str] = {}
@@ -149,7 +163,7 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
 
 
 def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
-    """The merge, if nothing is wrong with it; before Spark starts, and nothing is written."""
+    """The validated merge; Spark is not started, and nothing is written."""
     from anabranch.batch.times import to_seconds
     from anabranch.model.properties import MergeCase
     from anabranch.operators.merge.policy import Policy

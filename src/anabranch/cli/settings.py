@@ -1,9 +1,9 @@
 """The settings in force, and where each one comes from.
 
 A flag wins over the environment (`ANABRANCH_<NAME>`), that over the one settings file, that
-over the default. The file is the first that there is of `$ANABRANCH_CONFIG`,
-`./anabranch.toml` and `~/.config/anabranch/config.toml`. A key that nobody knows is an
-error that names the nearest known one, never ignored.
+over the default. The file is the first that exists of `$ANABRANCH_CONFIG`, `./anabranch.toml`
+and `~/.config/anabranch/config.toml`. An unknown key is an error that names the nearest known
+one.
 """
 
 import difflib
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 PREFIX = "ANABRANCH_"
 CONFIG_VARIABLE = "ANABRANCH_CONFIG"
 DEFAULT = "default"
-"""The origin of a value that nobody has set."""
+"""The origin of a default value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Settings:
         """A Spark session with these settings; `config` are settings of Spark's, and win."""
         from anabranch.spark.session.start import session
 
-        # Defaults are left to the session: what spark-submit was told wins over them.
+        # Defaults are left to the session: options of spark-submit take precedence over them.
         memory = self.values["driver_memory"]
         heap = {"spark.driver.memory": self.driver_memory}
         return session(

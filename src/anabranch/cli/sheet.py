@@ -23,7 +23,7 @@ _BOUNDLESS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Line:
-    """What is said of one replica, or of all."""
+    """The counts and times of one replica, or of all."""
 
     name: str
     counts: tuple[int, ...]

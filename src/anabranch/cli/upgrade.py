@@ -10,16 +10,16 @@ import click
 @click.command("upgrade")
 @click.argument("checkpoint", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
-    "--lanes", type=int, required=True, help="Parallel parts of the state from now on."
+    "--lanes", type=int, required=True, help="New number of parallel partitions of the state."
 )
-@click.option("--master", help="Where Spark runs, such as local[2] or spark://host:7077.")
+@click.option("--master", help="Spark master, such as local[2] or spark://host:7077.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def command(*, checkpoint: Path, lanes: int, master: str | None, as_json: bool) -> None:
-    """Give the run of CHECKPOINT another number of lanes; then start its merge as before.
+    """Change the number of lanes of the run in CHECKPOINT.
 
-    Stop the merge first.  What the lanes remember is laid out anew; seq, totals and output go
-    on where they are.  Killed at any moment, the run is as it was or upgraded as a whole: call
-    it again, or start the merge.
+    Stop the merge first, and start it as before afterwards.  The state is redistributed; seq,
+    totals and output continue.  The upgrade is atomic: if it is killed, the run is unchanged or
+    fully upgraded; call it again, or start the merge.
 
     \b
     anabranch upgrade ck --lanes 4

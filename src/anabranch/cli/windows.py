@@ -37,7 +37,7 @@ _LIMIT = click.option(
 
 @click.group("windows")
 def command() -> None:
-    """Say what a window query returns on Spark, Flink and others, and why.
+    """Predict and explain the results of a window query on Spark, Flink and others.
 
     The tuples come from a CSV file, one arrival a line.  Each command has --help with an
     example, and --json.
@@ -46,7 +46,7 @@ def command() -> None:
 
 @command.command("predict")
 @query_options
-@engine_option("Where it runs: NAME or NAME,delay=5; may be repeated.")
+@engine_option("Engine: NAME or NAME,delay=5; may be repeated.")
 @picture_options
 @_LIMIT
 @json_option
@@ -58,7 +58,7 @@ def predict_command(
     limit: int,
     **options: Any,
 ) -> None:
-    """Say what the query returns on an engine.
+    """Predict the results of the query on an engine.
 
     \b
     anabranch windows predict --input examples/windows_example2.csv --value price \\
@@ -84,7 +84,7 @@ def predict_command(
 
 @command.command("compare")
 @query_options
-@engine_option("One of those to compare; give at least two.")
+@engine_option("Engine to compare; give at least two.")
 @picture_options
 @_LIMIT
 @json_option
@@ -99,9 +99,9 @@ def compare_command(
     limit: int,
     **options: Any,
 ) -> None:
-    """Say whether engines return the same, and if not, by which dimension.
+    """Compare the results of engines, and name the dimension by which they differ.
 
-    Exit code 0: they do.  1: they do not.
+    Exit code 0: they are the same.  1: they differ.
 
     \b
     anabranch windows compare --input examples/windows_example2.csv --value price \\
@@ -159,7 +159,7 @@ def verdict_line(found: "Comparison") -> str:
 @engine_option("The engine; may be repeated.")
 @json_option
 def explain_command(*, engines: tuple[str, ...], **options: Any) -> None:
-    """Say why each result is reported, or is not.
+    """Explain why each result is reported, or is not.
 
     \b
     anabranch windows explain --input examples/windows_example2.csv --value price \\
@@ -181,8 +181,8 @@ def explain_command(*, engines: tuple[str, ...], **options: Any) -> None:
     if wants_json:
         click.echo(as_json(asked, {"explanations": [one.to_dict() for one in found]}))
         return
-    told = "\n\n".join(map(str, found))
-    click.echo(asked.show(told.replace(f"size {query.size}, slide {query.slide},", lengths)))
+    text = "\n\n".join(map(str, found))
+    click.echo(asked.show(text.replace(f"size {query.size}, slide {query.slide},", lengths)))
 
 
 for _one in (infer_command, translate_command, choose_command):
@@ -193,7 +193,7 @@ for _one in (infer_command, translate_command, choose_command):
 @click.argument("names", nargs=-1)
 @json_option
 def engines_command(*, names: tuple[str, ...], as_json: bool) -> None:
-    """List the engines; of one that is named, where each of its settings is known from.
+    """List the engines; for named ones, also the source of each setting.
 
     \b
     anabranch windows engines
@@ -206,9 +206,9 @@ def engines_command(*, names: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps({"engines": [_engine_dict(one) for one in found]}))
         return
     for one in found:
-        told = _engine_dict(one)
-        click.echo(f"{one.name}: {told['windows']}")
-        click.echo(f"  report: {told['report']}; tick: {one.tick}; windows {told['start']}")
+        shown = _engine_dict(one)
+        click.echo(f"{one.name}: {shown['windows']}")
+        click.echo(f"  report: {shown['report']}; tick: {one.tick}; windows {shown['start']}")
         if names:
             for source in one.sources:
                 click.echo(f"  {source.parameter}: {source.where} ({source.kind})")

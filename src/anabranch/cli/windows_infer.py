@@ -1,10 +1,10 @@
 """`anabranch windows infer`: the settings of an engine, from running it or from its runs.
 
 The engine is a command, run without a shell `--repeats` times for each probe: it reads a probe
-on stdin and prints its results; `anabranch.windows.answers` says how.  Or there is a run that
-somebody recorded: a file of tuples and a file of results.  Exit code 0: some setting fits all
-that it answered, or most of it if its runs disagree.  1: none does.  2: it cannot be asked so.
-3: the command failed.
+on stdin and prints its results, in the format of `anabranch.windows.answers`.  Or a recorded
+run is given: a file of tuples and a file of results.  Exit code 0: some setting fits all
+results, or most of them if the runs disagree.  1: none does.  2: wrong usage.  3: the command
+failed.
 """
 
 import shlex
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=200,
     show_default=True,
-    help="About how often it is run at most.",
+    help="Approximate maximum number of probes.",
 )
 @click.option(
     "--repeats",
@@ -92,7 +92,7 @@ def command(
 
     With --command the engine is run; the tuples of --input are then one more probe.  With
     --input and --results nothing is run: the settings are those under which these tuples
-    give these results, and a run that would tell more is proposed.
+    give these results, and a run that would narrow them down is proposed.
 
     Exit code 0: some setting fits.  1: none does.
 
@@ -104,18 +104,18 @@ def command(
     """  # noqa: D301
     from anabranch.windows import Command, infer
 
-    told = read_recording({**options, "agg": agg, "by": by}, runs=line is not None)
+    recording = read_recording({**options, "agg": agg, "by": by}, runs=line is not None)
     settings: dict[str, Any] = {
         "agg": agg, "by": by, "batches": batches, "late": late, "stables": stables,
-        "most": probes, "repeats": repeats, "seed": seed, "space": told.space(options),
+        "most": probes, "repeats": repeats, "seed": seed, "space": recording.space(options),
     }  # fmt: skip
     if line is None:
-        found = infer(recorded=told.recorded(None), **settings)
+        found = infer(recorded=recording.recorded(None), **settings)
     else:
         engine = Command(split(line), format=form, agg=agg, timeout=timeout)
         with _counted(engine) as run:
-            found = infer(run, recorded=told.recorded(run), **settings)
-    click.echo(told.json(found) if as_json else told.text(found))
+            found = infer(run, recorded=recording.recorded(run), **settings)
+    click.echo(recording.json(found) if as_json else recording.text(found))
     ctx.exit(0 if found.fits else 1)
 
 

@@ -23,7 +23,7 @@ _WHOLE: Final = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column is what; only the time must be told."""
+    """The names of the columns; only the time is required."""
 
     time: str
     value: str | None = None
@@ -41,7 +41,7 @@ class Read:
 
 
 def read_csv(path: Path, columns: Columns, *, numbers: bool, delimiter: str = ",") -> Read:
-    """The tuples in the order of the file; `numbers` says that values must be such."""
+    """The tuples in the order of the file; `numbers`: values must be numbers."""
     lines = _lines(path, delimiter)
     header = _header(path, lines)
     places = {
@@ -204,6 +204,6 @@ def _column(
     other = next((mark for mark in ";\t|," if mark != delimiter and mark in header[0]), None)
     hint = f" did you mean {option} {near[0]}?" if near else ""
     if len(known) == 1 and other:
-        hint = f" the line seems to be separated by {other!r}: say --delimiter {other!r}"
+        hint = f" the line seems to be separated by {other!r}: use --delimiter {other!r}"
     message = f"{path}: no column {name!r} ({option}); there are {', '.join(known)}.{hint}"
     raise SchemaError(message)

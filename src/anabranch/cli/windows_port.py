@@ -1,8 +1,7 @@
 """`anabranch windows translate` and `choose`: a query on another engine, an engine for needs.
 
-Neither reads a file: all small streams with the properties that are told are tried, and each
-"no" comes with the smallest stream that shows it.  Exit code 0: there is one.  1: there is
-none.  2: the question cannot be meant.
+Neither reads a file: all small streams with the given properties are tried, and each "no" comes
+with the smallest counter-example.  Exit code 0: there is one.  1: none.  2: wrong usage.
 """
 
 import json
@@ -24,10 +23,10 @@ def _lengths(size: int | None, slide: int | None) -> Callable[[_F], _F]:
     """`--size` and `--slide`, in units; required without a default."""
 
     def add(function: _F) -> _F:
-        told: dict[str, Any] = {"default": slide, "show_default": slide is not None}
-        slided = click.option("--slide", type=_LENGTH, help="Distance of windows.", **told)
-        told = {"default": size, "show_default": True} if size else {"required": True}
-        sized = click.option("--size", type=_LENGTH, help="Length of a window.", **told)
+        kept: dict[str, Any] = {"default": slide, "show_default": slide is not None}
+        slided = click.option("--slide", type=_LENGTH, help="Distance of windows.", **kept)
+        kept = {"default": size, "show_default": True} if size else {"required": True}
+        sized = click.option("--size", type=_LENGTH, help="Length of a window.", **kept)
         return sized(slided(function))
 
     return add
@@ -128,7 +127,7 @@ def choose_command(
     late: int,
     as_json: bool,
 ) -> None:
-    """Say which engines fit the needs of an application; without --need, list the needs.
+    """List the engines that fit the needs of an application; without --need, the needs.
 
     Exit code 0: some engine fits.  1: none does.
 
@@ -139,9 +138,9 @@ def choose_command(
     from anabranch.windows import NEEDS, choose
 
     if not needs:
-        told = {need.name: need.says for need in NEEDS.values()}
-        lines = "\n".join(f"{name}: {says}" for name, says in told.items())
-        click.echo(json.dumps({"needs": told}) if as_json else lines)
+        meanings = {need.name: need.meaning for need in NEEDS.values()}
+        lines = "\n".join(f"{name}: {meaning}" for name, meaning in meanings.items())
+        click.echo(json.dumps({"needs": meanings}) if as_json else lines)
         return
     found = choose(
         needs,

@@ -31,7 +31,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 def query_options(function: _F) -> _F:
-    """The options that say what is asked, in the order of the help text."""
+    """The options of a query, in the order of the help text."""
     options = [
         click.option("--input", "path", type=_PATH, required=True, help="A CSV file."),
         click.option("--time", default="time", show_default=True, help="Column of times."),
@@ -87,7 +87,7 @@ class Asked:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of the model say which file they are about."""
+        """Add the file to errors of the model."""
         try:
             yield
         except InputError as error:
@@ -129,8 +129,8 @@ def ask(options: dict[str, Any], engines: tuple[str, ...]) -> Asked:
         _length(options[name] or options["size"], kind, f"--{name}") for name in _LENGTHS
     ]
     stable = _stable(options["stable"], by, clock=read.clock)
-    told = TimeType.TIMESTAMP if clock else TimeType.BIGINT
-    found = tuple(read_engine(one, told) for one in engines)
+    kind = TimeType.TIMESTAMP if clock else TimeType.BIGINT
+    found = tuple(read_engine(one, kind) for one in engines)
     query = Query(lengths[0], lengths[1], agg, by)
     return Asked(options["path"], query, found, (*read.arrivals, *stable), clock)
 
@@ -154,7 +154,7 @@ def _stable(text: str | None, by: str, *, clock: bool) -> tuple[Stable, ...]:
     if text is None:
         return ()
     if by == "arrival":
-        message = "--stable tells application time, which --by arrival does not look at"
+        message = "--stable is an application time, which --by arrival does not use; drop it"
         raise UsageError(message)
     time, is_clock = read_time(text, "--stable")
     if is_clock != clock:

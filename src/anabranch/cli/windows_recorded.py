@@ -29,7 +29,7 @@ _FOREVER: Final = "forever"
 
 
 def recording_options(function: _F) -> _F:
-    """The options that say what was run, in the order of the help text."""
+    """The options of a recorded run, in the order of the help text."""
     options = [
         click.option("--input", "path", type=_PATH, help="A CSV file of tuples."),
         click.option(
@@ -52,11 +52,11 @@ def recording_options(function: _F) -> _F:
 
 def space_options(function: _F) -> _F:
     """The numbers to consider."""
-    told = {"delays": "0, 2, 5", "latenesses": f"0, 2, {_FOREVER}", "offsets": "0, 1, 2"}
+    usual = {"delays": "0, 2, 5", "latenesses": f"0, 2, {_FOREVER}", "offsets": "0, 1, 2"}
     for name, option in reversed(_DURATIONS.items()):
         text = (
             f"One {option[2:]} to consider; may be repeated.  "
-            f"[default: {told[name]}; with timestamps 0]"
+            f"[default: {usual[name]}; with timestamps 0]"
         )
         function = click.option(option, name, multiple=True, help=text)(function)
     return function
@@ -70,7 +70,7 @@ class Recording:
     results: "list[dict[str, Any]] | None"
 
     def recorded(self, run: "Run | None") -> "list[Recorded]":
-        """The recording; `run` makes it where only the tuples are told."""
+        """The recording; `run` makes it if only the tuples are given."""
         from anabranch.windows import Recorded
         from anabranch.windows.answers import ask
         from anabranch.windows.probes import Probe
@@ -85,12 +85,14 @@ class Recording:
         if shown is None:
             message = f"{self.asked.path}: the engine does not take this query; try another"
             raise InputError(message)
-        told = [
+        results = [
             {name: one for name, one in result._asdict().items() if one is not None}
             for result in shown
         ]
         return [
-            Recorded(query.size, query.slide, given, [{"value": None, **one} for one in told])
+            Recorded(
+                query.size, query.slide, given, [{"value": None, **one} for one in results]
+            )
         ]
 
     @property
@@ -137,8 +139,8 @@ class Recording:
         if not self.clock:
             return found
         # Inputs that were searched or proposed have small numbers, which timestamps are not.
-        told = tuple(map(_with_durations, found.parameters))
-        return replace(found, parameters=told, next_probe=None, searched=0)
+        shown = tuple(map(_with_durations, found.parameters))
+        return replace(found, parameters=shown, next_probe=None, searched=0)
 
 
 def _with_durations(parameter: "Parameter") -> "Parameter":

@@ -1,13 +1,13 @@
-"""How one replica tells a truth: its own order, provisional ends, phantoms, gaps and stables.
+"""How one replica presents the truth: its order, provisional ends, phantoms, gaps and stables.
 
 A presentation is valid by construction.  Its inserts and adjusts are laid out in columns with
 an emission key each and sorted by it; a stable may then promise at most the smallest time that
 any later element still touches (an insert touches its start, an adjust the smaller of its two
 ends).  No element is emitted later than `reach` after the time it touches, so stables follow.
 
-* Every event is told by a chain of states, the last of which is the truth: a provisional end, a
-  longer or shorter one, no lifetime at all (removed, and later inserted anew).  A phantom's
-  last state is none at all.
+* Every event is emitted as a chain of states, the last of which is the truth: a provisional
+  end, a longer or shorter one, no lifetime at all (removed, and later inserted again).  A
+  phantom's last state is none at all.
 * The first replica has no gaps, and its stables promise all they can.
 
 Papers: LMerge VI-B (Disorder, StableFreq); chains and phantoms go beyond it.
@@ -35,7 +35,7 @@ PROVISIONAL: Final = 3
 OPEN_END: Final = 0.35
 AGAIN: Final = 0.5
 WITHDRAWN: Final = 0.1
-"""Chances of a state: an end that nobody has set; the state before it; no lifetime at all."""
+"""Chances of a state: an open end (FOREVER); the state before it; no lifetime at all."""
 
 SHOWN: Final = 0.5
 """Chance that a replica shows a phantom."""
@@ -89,11 +89,11 @@ def present(workload: "Workload", truth: Truth, replica: int) -> Presentation:
     rng = np.random.default_rng(np.random.SeedSequence(workload.seed, spawn_key=(1, replica)))
     rows = _rows(workload, rng, truth, replica)
     key = truth.start[rows] + _delays(workload, rng, truth, rows)
-    told = _tell(workload, rng, truth, rows, key)
+    elements = _present(workload, rng, truth, rows, key)
     # Stable sort: equal keys keep the order of levels, and of `rows` within a level.
-    order = np.argsort(told.key, kind="stable")
-    told = _Elements(*(column[order] for column in told.columns))
-    return _promise(workload, rng, told, replica)
+    order = np.argsort(elements.key, kind="stable")
+    elements = _Elements(*(column[order] for column in elements.columns))
+    return _promise(workload, rng, elements, replica)
 
 
 def missing(workload: "Workload", truth: Truth, replica: int) -> Mask:
@@ -110,7 +110,7 @@ def missing(workload: "Workload", truth: Truth, replica: int) -> Mask:
 
 
 def _rows(workload: "Workload", rng: np.random.Generator, truth: Truth, replica: int) -> Ints:
-    """The rows this replica tells, in the order that decides among equal keys."""
+    """The rows this replica emits, in the order that decides among equal keys."""
     shown = ~missing(workload, truth, replica)
     shown &= ~truth.phantom | (rng.random(len(truth)) < SHOWN)
     rows = np.flatnonzero(shown)
@@ -130,7 +130,7 @@ def _overtaken(truth: Truth) -> int:
 
 
 def _delays(workload: "Workload", rng: np.random.Generator, truth: Truth, rows: Ints) -> Ints:
-    """How much later than its start each row is first told."""
+    """How much later than its start each row is first emitted."""
     delays = np.zeros(len(rows), np.int64)
     if workload.disorder_share == 0:
         return delays
@@ -143,7 +143,7 @@ def _delays(workload: "Workload", rng: np.random.Generator, truth: Truth, rows: 
     return delays
 
 
-def _tell(
+def _present(
     workload: "Workload", rng: np.random.Generator, truth: Truth, rows: Ints, key: Ints
 ) -> _Elements:
     """One insert per row, and for revised rows the further states, level after level."""
@@ -191,8 +191,8 @@ def _later_levels(
     """The changes from each state to the next one, each emitted before its deadline."""
     before, after = states[:-1], states[1:]
     changes = before != after
-    anew = before == start
-    touches = np.where(anew, start, np.minimum(before, after))
+    again = before == start
+    touches = np.where(again, start, np.minimum(before, after))
     touches[~changes] = FAR
     deadlines = np.minimum.accumulate(touches[::-1], axis=0)[::-1] + workload.reach
     levels = []
@@ -200,50 +200,50 @@ def _later_levels(
         there = changes[level]
         room = np.where(there, deadlines[level] - key, 0)
         key = key + (rng.random(len(key)) * room).astype(np.int64)
-        kind = np.where(anew[level], INSERT, ADJUST).astype(np.int8)
-        old_end = np.where(anew[level], 0, before[level])
+        kind = np.where(again[level], INSERT, ADJUST).astype(np.int8)
+        old_end = np.where(again[level], 0, before[level])
         columns = (kind, start, after[level], old_end, rows, key)
         levels.append(_Elements(*(column[there] for column in columns)))
     return levels
 
 
 def _promise(
-    workload: "Workload", rng: np.random.Generator, told: _Elements, replica: int
+    workload: "Workload", rng: np.random.Generator, elements: _Elements, replica: int
 ) -> Presentation:
     """The elements with stables among them."""
-    places, times = _stables(workload, rng, told, replica)
+    places, times = _stables(workload, rng, elements, replica)
     if not workload.open:
-        places = np.append(places, len(told.kind))
+        places = np.append(places, len(elements.kind))
         times = np.append(times, FOREVER_UNITS)
     return Presentation(
-        np.insert(told.kind, places, np.int8(STABLE)),
-        np.insert(told.start, places, times),
-        np.insert(told.end, places, 0),
-        np.insert(told.old_end, places, 0),
-        np.insert(told.row, places, NO_EVENT),
+        np.insert(elements.kind, places, np.int8(STABLE)),
+        np.insert(elements.start, places, times),
+        np.insert(elements.end, places, 0),
+        np.insert(elements.old_end, places, 0),
+        np.insert(elements.row, places, NO_EVENT),
     )
 
 
 def _stables(
-    workload: "Workload", rng: np.random.Generator, told: _Elements, replica: int
+    workload: "Workload", rng: np.random.Generator, elements: _Elements, replica: int
 ) -> tuple[Ints, Ints]:
     """Where stables go (before which element) and what they promise."""
-    count = len(told.kind)
+    count = len(elements.kind)
     chance = workload.stable_freq / (1 - workload.stable_freq)
     places = 1 + np.flatnonzero(rng.random(count) < chance)
     if not workload.open:
         places = places[places < count]
     # At least one insert between two stables, as the paper has it.
-    inserts = np.append(0, np.cumsum(told.kind == INSERT))[places]
+    inserts = np.append(0, np.cumsum(elements.kind == INSERT))[places]
     places = places[np.diff(inserts, prepend=0) > 0]
     # What no later element touches; after the last one, an open stream goes on from its starts.
-    tail = np.append(told.touches, told.start.max())
+    tail = np.append(elements.touches, elements.start.max())
     limit = np.minimum.accumulate(tail[::-1])[::-1][places]
     # A replica with slack stays `behind` stables back, and a part of the way to the next limit.
     behind = min(int(rng.integers(0, 3)) if replica else 0, len(places))
     limit = limit[: len(places) - behind]
     slack = np.where(rng.random(len(limit)) < 0.5, 0.0, rng.random(len(limit)))
-    progress = np.diff(limit, prepend=told.start.min() - 1)
+    progress = np.diff(limit, prepend=elements.start.min() - 1)
     times = limit - (slack * progress if replica else 0 * slack).astype(np.int64)
     places = places[behind:]
     news = np.diff(times, prepend=np.int64(-FAR)) > 0

@@ -5,7 +5,7 @@ an inbox) and renamed.  `_replica.json` is there before the first element file. 
 something in it is refused before anything is written.
 
 * `write_inbox` writes all at once; `publish` lets files appear over time, as a `Schedule` per
-  replica says.  Both yield what has appeared, so that a caller can show it, or stop.
+  replica gives.  Both yield each new file, so that a caller can show it, or stop.
 * Time is handed in: `publish` takes `sleep` and `clock`.
 """
 
@@ -77,9 +77,9 @@ def write_inbox(workload: Workload, inbox: Inbox) -> Iterator[Appeared]:
     """Write every replica, one after the other; yields each file once it is there."""
     names = prepare(workload, inbox)
     for replica, name in enumerate(names):
-        told = workload.present(replica)
-        for number in range(_files(told, inbox.file_rows)):
-            yield _write_part(workload, inbox, name, told, number)
+        stream = workload.present(replica)
+        for number in range(_files(stream, inbox.file_rows)):
+            yield _write_part(workload, inbox, name, stream, number)
 
 
 def publish(
@@ -99,10 +99,10 @@ def publish(
         message = f"no replica {', '.join(unknown)} to schedule; see the names of the replicas"
         raise UsageError(message)
     names = prepare(workload, inbox)
-    told = [workload.present(replica) for replica in range(len(names))]
+    stream = [workload.present(replica) for replica in range(len(names))]
     due = [
         timetable(
-            _ends(told[replica], inbox.file_rows) / rate,
+            _ends(stream[replica], inbox.file_rows) / rate,
             planned.get(name, Schedule()),
             np.random.default_rng(
                 np.random.SeedSequence(workload.seed, spawn_key=(3, replica))
@@ -116,7 +116,7 @@ def publish(
         wait = at - (clock() - begin)
         if wait > 0:
             sleep(wait)
-        yield _write_part(workload, inbox, names[replica], told[replica], number)
+        yield _write_part(workload, inbox, names[replica], stream[replica], number)
 
 
 def check_rate(rate: float) -> None:
@@ -154,7 +154,7 @@ def replica_names(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
 
 
 def prepare(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
-    """Check all, then make the folders, what each replica says of itself, and the reference."""
+    """Validate the request, then write the folders, the replica notes and the reference."""
     names = replica_names(workload, inbox)
     if inbox.file_rows < 1:
         message = f"--file-rows is {inbox.file_rows}; it must be at least 1"
@@ -206,11 +206,11 @@ def write_whole(path: Path, content: pa.Table | bytes) -> int:
 
 
 def _write_part(
-    workload: Workload, inbox: Inbox, name: str, told: Presentation, number: int
+    workload: Workload, inbox: Inbox, name: str, stream: Presentation, number: int
 ) -> Appeared:
     rows = slice(number * inbox.file_rows, (number + 1) * inbox.file_rows)
-    table = workload.part(told, rows)
-    kinds = np.bincount(told.kind[rows], minlength=3)
+    table = workload.part(stream, rows)
+    kinds = np.bincount(stream.kind[rows], minlength=3)
     path = inbox.path / name / f"part-{number:05d}.{inbox.file_format.value}"
     lines = inbox.file_format is FileFormat.JSONL
     size = write_whole(path, json_lines(table) if lines else table)
@@ -219,13 +219,13 @@ def _write_part(
     )
 
 
-def _files(told: Presentation, rows: int) -> int:
-    return -(-len(told) // rows)
+def _files(stream: Presentation, rows: int) -> int:
+    return -(-len(stream) // rows)
 
 
-def _ends(told: Presentation, rows: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _ends(stream: Presentation, rows: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """How many elements there are up to the end of each file."""
-    return np.minimum(np.arange(1, _files(told, rows) + 1) * rows, len(told))
+    return np.minimum(np.arange(1, _files(stream, rows) + 1) * rows, len(stream))
 
 
 def _make(folder: Path) -> None:

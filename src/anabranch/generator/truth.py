@@ -141,7 +141,7 @@ def _values(rng: np.random.Generator, start: Ints, identity: Ints) -> Ints:
     """Values in [0, 400]: the same for one identity, different for different ones at one start.
 
     Within a group of one start they walk by a random stride from a random place, so that the
-    first `VALUES` identities of a group are told apart by the value alone, whatever the data.
+    first `VALUES` identities of a group are distinct by the value alone, for any data.
     """
     order = np.lexsort((identity, start))
     starts, names = start[order], identity[order]
@@ -153,7 +153,7 @@ def _values(rng: np.random.Generator, start: Ints, identity: Ints) -> Ints:
     if rank.max() >= VALUES:
         message = (
             f"max_gap 0 puts {rank.max() + 1} events at one time, and only {VALUES} payloads "
-            "are told apart there; raise --max-gap, or ask for fewer --events"
+            "are distinct there; raise --max-gap, or ask for fewer --events"
         )
         raise UsageError(message)
     place = rng.integers(0, VALUES, group[-1] + 1)

@@ -1,4 +1,4 @@
-"""Test streams: a true history, and replicas that tell it in different, valid ways.
+"""Test streams: a true history, and replicas that present it in different, valid ways.
 
 A `Workload` is a frozen spec; everything drawn from it is a function of its fields, so the same
 spec gives the same elements.  Whatever is asked for, three things hold:
@@ -75,7 +75,7 @@ class Workload:
 
     @property
     def revision_share(self) -> float:
-        """Chance that the first end told of an event is not the true one: 0.1 for R3 and R4."""
+        """Chance that the first end of an event is not the true one: 0.1 for R3 and R4."""
         return self._by_case(self.revisions, 0.1)
 
     @property
@@ -127,7 +127,7 @@ class Workload:
         return draw(self)
 
     def history(self, *, replica: int | None = None) -> pa.Table:
-        """The true history; or what this replica tells of it (all, unless it has gaps)."""
+        """The true history; or this replica's part of it (all, unless it has gaps)."""
         truth = self.truth
         rows = truth.events
         if replica is not None:
@@ -142,11 +142,11 @@ class Workload:
         """The elements of a replica, in order, in the element format."""
         return self.part(self.present(replica), slice(None))
 
-    def part(self, told: Presentation, rows: slice) -> pa.Table:
+    def part(self, stream: Presentation, rows: slice) -> pa.Table:
         """These rows of a presentation, in the element format."""
-        seq = np.arange(len(told))[rows]
+        seq = np.arange(len(stream))[rows]
         # An Arrow string array holds less than 2 GiB: wide payloads go in several chunks.
-        return pa.concat_tables([self._elements(told, part) for part in self._chunks(seq)])
+        return pa.concat_tables([self._elements(stream, part) for part in self._chunks(seq)])
 
     def _number(self, replica: int) -> int:
         if not 0 <= replica < self.replicas:
@@ -165,10 +165,10 @@ class Workload:
         data = texts(identity, width=self.payload_bytes, seed=self.seed)
         return pa.Table.from_arrays([value, data], schema=PAYLOAD)
 
-    def _elements(self, told: Presentation, seq: Ints) -> pa.Table:
-        payload = self._payload(told.row[seq])
-        times = (told.start[seq], told.end[seq], told.old_end[seq])
-        return encode(Batch(self.schema, told.kind[seq], *times, payload, seq))
+    def _elements(self, stream: Presentation, seq: Ints) -> pa.Table:
+        payload = self._payload(stream.row[seq])
+        times = (stream.start[seq], stream.end[seq], stream.old_end[seq])
+        return encode(Batch(self.schema, stream.kind[seq], *times, payload, seq))
 
     def _events(self, rows: Ints) -> pa.Table:
         start, end = self.truth.start[rows], self.truth.end[rows]
@@ -291,7 +291,7 @@ def _check_case_is_possible(workload: Workload) -> None:
 
 
 def _check_disorder_is_possible(workload: Workload) -> None:
-    """Without revisions, only disorder tells R3 and R4 from a cheaper case."""
+    """Without revisions, only disorder distinguishes R3 and R4 from a cheaper case."""
     case = workload.case.value
     if workload.disorder_share == 0:
         _refuse(

@@ -32,7 +32,7 @@ from anabranch.model.time import NEVER, Time, show
 
 
 class Reason(Enum):
-    """Which promise an element breaks; the value says it to people."""
+    """Which promise an element breaks; the value is the text for people."""
 
     BACKWARDS = "its end is before its start"
     BEHIND_STABLE = "it changes time that a stable has declared final"

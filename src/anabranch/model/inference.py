@@ -3,7 +3,7 @@
 Each rule holds if every replica runs the operator on a copy of the input with the given
 properties, and the replicas have no gaps.  A rule may promise too little, never too much: it
 speaks of what the physical operator really emits (errata X3, D20), and where this depends on
-how the operator is built, an argument says so.  Without the argument, nothing is promised.
+how the operator is built, there is an argument.  Without it, nothing is promised.
 
 `ties_in_same_order` is about all replicas together, so wherever starts that differed become
 equal it needs `insert_only` as well: an event that one replica inserts and removes again would
@@ -75,7 +75,7 @@ def after_project(
 def after_alter_lifetime(
     properties: StreamProperties, *, start: StartChange = StartChange.NONE
 ) -> StreamProperties:
-    """Change lifetimes, each as a function of the event; ends say nothing about properties.
+    """Change lifetimes, each as a function of the event; ends do not affect properties.
 
     Windows that only set the end (`[start, start + size)`) keep all; so does a start function
     that is strictly increasing.  Rounding to a grid keeps order, but makes starts equal: what
@@ -183,7 +183,7 @@ def after_distinct(
 ) -> StreamProperties:
     """Each payload once while it is alive: a grouped aggregate whose group is the payload.
 
-    A payload is alive in disjoint runs, so its start tells them apart; runs of different
+    A payload is alive in disjoint runs, so its start identifies a run; runs of different
     payloads finish at different times, as groups do.
     """
     return after_aggregate(properties, Results.GROUPED, emission=emission, in_order=in_order)

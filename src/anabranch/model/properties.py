@@ -124,7 +124,7 @@ def shared(several: Iterable[StreamProperties]) -> StreamProperties:
 def observe(streams: Sequence[Sequence[Element]]) -> StreamProperties:
     """What these prefixes of replicas have in common.
 
-    A measurement, not a promise: the next element may break it.  One stream alone says nothing
+    A measurement, not a promise: the next element may break it.  One stream alone shows nothing
     about `ties_in_same_order` across replicas, and is taken to agree with itself.
     """
     starts = [[e.start for e in stream if isinstance(e, Insert)] for stream in streams]

@@ -1,6 +1,6 @@
 """Application time: whole units on a line that has no end.
 
-A time is an `int`.  `FOREVER` is the one special time: an end nobody has set, later than every
+A time is an `int`.  `FOREVER` is the one special time: an open end, later than every
 int.  `NEVER` is the frontier of a stream that has not promised anything yet, earlier than every
 int; it is never written into an element.
 

@@ -228,7 +228,7 @@ class Resolved:
 
     They come in the order in which they had arrived, each in one step only; `reasons` are the
     codes that they have now.  A replica's elements that are pending after a step are those that
-    were before, and those that its buckets say, without these.
+    were before, and those in its buckets, without these.
     """
 
     replica: str
@@ -243,15 +243,15 @@ class Resolved:
 
 
 GAPS_SHOWN: Final = 20
-"""So many gaps of a step are named; all are counted."""
+"""At most this number of gaps per step is named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """An identity of the output that a deciding replica never mentioned.
 
-    A hole in that replica, or an event that another replica invents and will take back: the two
-    cannot be told apart when it is decided.
+    A gap in that replica, or a provisional event that another replica will remove: the two
+    cannot be distinguished when it is decided.
     """
 
     replica: str

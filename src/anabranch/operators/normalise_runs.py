@@ -38,7 +38,7 @@ class Changes:
 
 
 def runs(group: Ints, start: Ints, end: Ints) -> Runs:
-    """For every group and level one run per stretch in which so many events are alive.
+    """For every group and level i one run per stretch in which at least i events are alive.
 
     The events are sorted by (group, start).
     """

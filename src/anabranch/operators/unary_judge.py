@@ -1,7 +1,7 @@
 """The elements of a step against the promises of their stream, given the events it touches.
 
 What is kept of earlier steps and what comes now is replayed as one stream, in columns, by
-`anabranch.batch.history`; so a violation is what the model says it is.
+`anabranch.batch.history`; so a violation is defined by the model alone.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ group (`key_0`, ...) and
     order, batch     what orders rows of one time; which batch a row belongs to
     flaw             why the row cannot be taken, or an empty text
 
-A step is one batch of each group (or several, if `batch` says so).  A row that is not taken is
+A step is one batch of each group (or several, by `batch`).  A row that is not taken is
 never lost: it comes out as a row that is not `reported`, with its reason.
 
 The state is a machine per group, as the bytes that it saves itself; a step decodes those that

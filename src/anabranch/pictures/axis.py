@@ -30,7 +30,7 @@ _UNITS: Final = (
 
 
 def step_of(low: int, high: int, most: int, *, clock: bool = False) -> int:
-    """The distance of marks, a round number, such that at most about so many fit."""
+    """The distance of marks, a round number, such that about `most` marks fit."""
     least = max(1, -(-(high - low) // max(1, most)))
     if clock and _SECOND <= least <= _CLOCK_STEPS[-1]:
         return next(step for step in _CLOCK_STEPS if step >= least)

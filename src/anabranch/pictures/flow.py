@@ -125,11 +125,19 @@ def _panel(
         width = max((event.end - event.start) * unit, 8)
         name = f"{event.payload} {event.start}..{event.end}"
         if event in own:
-            yield Box(left, top, width, 18, SKY, stroke=colour, radius=3, told=name)
+            yield Box(left, top, width, 18, SKY, stroke=colour, radius=3, tooltip=name)
             yield Words(left + 8, top + 13, fit(str(event.payload), SMALL, width), SMALL, INK)
         else:
             yield Box(
-                left, top, width, 18, PAPER, GREY, dashed=True, radius=3, told=f"lacks {name}"
+                left,
+                top,
+                width,
+                18,
+                PAPER,
+                GREY,
+                dashed=True,
+                radius=3,
+                tooltip=f"lacks {name}",
             )
             yield Words(left + 8, top + 13, "lacks it", SMALL, RUST)
 

@@ -38,7 +38,7 @@ def paint(drawn: Scene) -> bytes:
         raise SetupError(message) from problem
     # The settings of this machine's user must not change the picture.
     with rc_context(), warnings.catch_warnings():
-        # A letter that the font lacks becomes an empty box, which says enough.
+        # A letter that the font lacks becomes an empty box, which is good enough.
         warnings.filterwarnings("ignore", message="Glyph")
         rcdefaults()
         figure = Figure((drawn.width / _DPI, drawn.height / _DPI), dpi=_DPI * SCALE)

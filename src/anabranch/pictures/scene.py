@@ -5,7 +5,7 @@ returns, then its windows, as many levels as overlap), the axis again, the legen
 lead from the tuples through all bands.
 
 Colours are those of Okabe and Ito, darkened where words stand on them; no meaning hangs on
-colour alone: silent windows are dashed, late marks say so, dropped tuples are crosses.
+colour alone: silent windows are dashed, late marks are labelled, dropped tuples are crosses.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ _INSET: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle; `told` is what it says when pointed at."""
+    """A rectangle; `tooltip` is shown when pointed at."""
 
     x: float
     y: float
@@ -43,7 +43,7 @@ class Box:
     stroke: str | None = None
     dashed: bool = False
     radius: float = 0
-    told: str = ""
+    tooltip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Disc:
     y: float
     radius: float
     fill: str
-    told: str = ""
+    tooltip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,10 @@ def _tuples(seen: Timeline, scale: _Scale, y: float, levels: list[int]) -> list[
     every = len(seen.points) <= MOST_LABELS
     for point, level in zip(seen.points, levels, strict=True):
         x, at = scale.x(point.at), y - STACK * level
-        told = f"{point.label} at {show_time(point.at, clock=seen.clock)}".strip()
+        tooltip = f"{point.label} at {show_time(point.at, clock=seen.clock)}".strip()
         if level:
             shapes.insert(0, Line(x, at, x, y, GUIDE))
-        shapes.append(Disc(x, at, 5 if every else 3, INK, told))
+        shapes.append(Disc(x, at, 5 if every else 3, INK, tooltip))
         if every:
             label = point.label
             shapes.append(Words(x, at - 10, label, NORMAL, bold=True, anchor="middle"))
@@ -260,11 +260,11 @@ def _bar(bar: Bar, scale: _Scale, y: float, *, clock: bool) -> list[Shape]:
     left, right = _sides(bar, scale)
     middle = y + LEVEL / 2
     fill, stroke = (SKY, BLUE) if bar.marks else (PAPER, GREY)
-    told = f"window [{show(bar.start)}, {show(bar.end)})" + (
+    tooltip = f"window [{show(bar.start)}, {show(bar.end)})" + (
         "" if bar.marks else ": not reported"
     )
     width = max(1.0, round(right - left, 2))
-    box = Box(left, middle - BAR / 2, width, BAR, fill, stroke, not bar.marks, 3, told)
+    box = Box(left, middle - BAR / 2, width, BAR, fill, stroke, not bar.marks, 3, tooltip)
     shapes: list[Shape] = [box]
     furthest = max((_centre(mark, scale) for mark in bar.marks), default=right)
     if furthest > right:
@@ -279,15 +279,17 @@ def _pills(
     following = float("inf")
     for mark in reversed(bar.marks):
         x, half = _centre(mark, scale), _pill_width(mark) / 2
-        told = f"{mark.label}, reported for {show(mark.at)}"
+        tooltip = f"{mark.label}, reported for {show(mark.at)}"
         colour = RUST if mark.late else BLUE
         if x + half < following:
             following = x - half - 1
-            yield Box(x - half, middle - PILL / 2, 2 * half, PILL, colour, radius=9, told=told)
+            yield Box(
+                x - half, middle - PILL / 2, 2 * half, PILL, colour, radius=9, tooltip=tooltip
+            )
             yield Words(x, middle + 4, mark.label, SMALL, PAPER, bold=True, anchor="middle")
         elif x + 4 < following:  # the values are beside the name
             following = x - 5
-            yield Disc(x, middle, 4, colour, told)
+            yield Disc(x, middle, 4, colour, tooltip)
 
 
 def _legend(seen: Timeline, y: float) -> tuple[list[Shape], float]:

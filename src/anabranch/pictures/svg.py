@@ -1,6 +1,6 @@
 """A timeline as SVG: plain shapes and real text, with a title and a description for readers.
 
-Written with the standard library; pointing at a shape tells what it is.
+Written with the standard library; each shape has a tooltip.
 """
 
 from xml.etree import ElementTree as ET
@@ -69,8 +69,8 @@ def _add(root: ET.Element, shape: Shape) -> None:
         made = ET.SubElement(root, "circle", _numbers(places) | {"fill": shape.fill})
     if not isinstance(shape, Disc) and shape.dashed:
         made.set("stroke-dasharray", "4 3")
-    if not isinstance(shape, Line) and shape.told:
-        ET.SubElement(made, "title").text = _legal(shape.told)
+    if not isinstance(shape, Line) and shape.tooltip:
+        ET.SubElement(made, "title").text = _legal(shape.tooltip)
 
 
 def _numbers(places: dict[str, float]) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Point:
     at: int
     label: str
     late: bool = False
-    """Whether it came after a later one; then its label says when."""
+    """Whether it came after a later one; its label then has the time of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _about(items: Sequence[Item], *, clock: bool) -> str:
 
 
 def _points(query: Query, items: Sequence[Item]) -> tuple[Point, ...]:
-    """Tuples; one that came after a later one says when."""
+    """Tuples; one that came after a later one has its time of arrival."""
     points = []
     latest: int | None = None
     for row in rows_of(items):

@@ -179,7 +179,7 @@ class FolderSink:
         return {at: one for at, one in waiting_in(self.place).items() if at > through}
 
     def _through(self) -> int:
-        """The last trigger that is published; names tell where there is no ledger."""
+        """The last trigger that is published, from the file names if there is no ledger."""
         known = self._ledger()
         return published_through(pieces_in(self.place)) if known is None else known.through
 

@@ -28,8 +28,8 @@ def data_files(folder: Path) -> list[Path]:
     """The files of a folder in name order; names that start with `_` or `.` are not data."""
     if (folder / SPARK_LOG).is_dir():
         message = (
-            f"{folder}: was written by Spark's file sink, and only the log in {SPARK_LOG} says "
-            "which of its files count; read it with Spark and write the rows to a new folder"
+            f"{folder}: was written by Spark's file sink, whose log {SPARK_LOG} lists the "
+            "files that count; read it with Spark and write the rows to a new folder"
         )
         raise FileError(message)
     return sorted(

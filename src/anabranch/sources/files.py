@@ -81,7 +81,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Folder:
-    """What a path holds; `schema` is the one of all files, `rows` is None if nobody counted."""
+    """What a path holds; `schema` is the one of all files, `rows` is None if not counted."""
 
     path: Path
     layout: Layout

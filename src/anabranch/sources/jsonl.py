@@ -158,7 +158,7 @@ def _parse(
 
 
 def _try(data: bytes, schema: pa.Schema | None, count: int) -> pa.Table | str:
-    """The table of so many lines, or why there is none."""
+    """The table of these lines, or why there is none."""
     options = pj.ParseOptions(
         explicit_schema=schema,
         unexpected_field_behavior="infer" if schema is None else "error",

@@ -1,11 +1,11 @@
-"""What a replica says about itself, in a file `_replica.json` beside its element files.
+"""The note of a replica: a file `_replica.json` in the folder of its element files.
 
     {"guarantee": 1200, "attachment": 2, "properties": {"ordered": true}}
 
 * `guarantee`: from this time on the replica is complete (a number, or ISO-8601 with a zone for
   timestamps); null: from the beginning.
 * `attachment`: how often it has joined; a return is a new number.
-* `properties`: what it promises about its order, by name.
+* `properties`: what it guarantees about its order, by name.
 """
 
 import json

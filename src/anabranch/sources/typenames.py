@@ -53,7 +53,9 @@ def read_schema_file(path: Path) -> pa.Schema:
         )
         raise SchemaError(message)
     if START not in found:
-        message = f"{path}: no column '{START}'; it says whether times are bigint or timestamp"
+        message = (
+            f"{path}: no column '{START}'; its type, bigint or timestamp, is that of all times"
+        )
         raise SchemaError(message)
     types = {
         name: parse_type(text, where=f"{path}, column '{name}'") for name, text in found.items()

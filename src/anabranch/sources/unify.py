@@ -2,8 +2,8 @@
 
 Files of one stream may hold the same values in different physical forms: dictionaries, large
 strings, narrower numbers, other timestamp units.  `common_type` is the narrowest type that
-holds both without loss; where there is none, the columns are different and `SchemaError` says
-which file, which column, what was expected and what to do.
+holds both without loss; where there is none, `SchemaError` names the file, the column, the
+expected type and a remedy.
 
 >>> common_type(pa.int8(), pa.dictionary(pa.int32(), pa.uint8()))
 DataType(int16)

@@ -2,8 +2,8 @@
 
 Files come with many physical forms of the same values (dictionaries, large strings, unsigned
 integers).  Inside Spark a column has one: the Arrow type that Spark itself uses.  `canonical`
-says which; `spark_schema` says what Spark calls it.  Widening is allowed, losing is not: a type
-that Spark cannot hold raises `SchemaError` when the query is built.
+reports which; `spark_schema` has Spark's name for it.  Widening is allowed, losing is not: a
+type that Spark cannot hold raises `SchemaError` when the query is built.
 
 >>> canonical(pa.dictionary(pa.int32(), pa.large_string()), where="x", column="name")
 DataType(string)

@@ -98,7 +98,7 @@ class LaneRecord:
     `output` counts what the lane made, by channel and by what a step counts.  `live` is of the
     operator that takes the inputs; `operators` has all of them.  `saved` are the
     bytes written to the state store; `log` is the last entry of the control log that the
-    trigger took, -1 if it took none; `warm` and `cold` say whether the state came from a
+    trigger read, -1 if it read none; `warm` and `cold` count whether the state came from a
     worker's copy or from the store (neither: it is new).  Spark counts triggers from 0 in each
     checkpoint; `first_trigger` is what the run has before.
     """
@@ -365,7 +365,7 @@ class Totals:
 
     @property
     def alarm(self) -> list[Any] | None:
-        """Nobody is joined: who has the smallest guarantee, and this guarantee."""
+        """If no replica is joined: the one with the smallest guarantee, and its guarantee."""
         return self.last.alarm if self.last else None
 
     @property
@@ -374,7 +374,7 @@ class Totals:
         return self.last.stretches if self.last else []
 
     def silent(self, now: float, after: float) -> list[str]:
-        """Who might speak, and has sent no row for so many seconds."""
+        """The attached replicas that have not ended and sent no row for `after` seconds."""
         found = [name for name, one in self.replicas.items() if one.is_silent(now, after)]
         return sorted(found)
 

@@ -92,7 +92,7 @@ class WindowRun:
         return chosen.withColumnRenamed("given", "value")
 
     def rows(self) -> "DataFrame":
-        """Results and late rows in one; `reported` tells them apart."""
+        """Results and late rows in one DataFrame; the column `reported` is true for results."""
         return self._rows
 
 
@@ -116,7 +116,7 @@ def run(
 
     `time` is a column of whole numbers or timestamps; sizes are whole numbers, or texts such
     as "5 minutes" for timestamps.  `order` orders rows of one time, `batch` cuts a batch
-    DataFrame into batches, and `until` says how far time has come at its end.  `lanes` are the
+    DataFrame into batches, and `until` is the time reached at its end.  `lanes` are the
     parallel parts of the state, as many as Spark's shuffle partitions unless given; they are
     fixed at the first start of a stream.
     """
@@ -237,7 +237,7 @@ def _ready(
     order: str | None,
     batch: str | None,
 ) -> "DataFrame":
-    """The columns that a step reads, without nulls; `flaw` says what was wrong with a row."""
+    """The columns that a step reads, without nulls; `flaw` is what was wrong with a row."""
     units = _quoted(time)
     units = f.unix_micros(units) if clock is TimeType.TIMESTAMP else units.cast("long")
     given = f.lit(0) if value is None else _quoted(value)

@@ -3,8 +3,8 @@
 * `histories`, `presentations`, `replicas`, `joiners`, `interleavings`: Hypothesis strategies.
   They need Hypothesis (`pip install 'anabranch[test]'`) and are loaded at first use: without it
   the rest of this package works, and using one raises `SetupError`.
-* `assert_valid`, `assert_equivalent`, `assert_consistent`, `assert_compatible`: say what is
-  wrong in a table.
+* `assert_valid`, `assert_equivalent`, `assert_consistent`, `assert_compatible`: show the
+  difference as a table.
 * `load_cases`: marble tables from `.case` files; `run_case`: one of them on an engine.
 * `engine`: an operator to push elements to, run as its reference, compiled, in lanes or on
   Spark.

@@ -92,13 +92,17 @@ def _history(stream: Sequence[Element] | History) -> History:
 
 def _fail_settled(title: str, left: History, right: History, frontier: Time) -> None:
     rows = [
-        (f"{show_payload(one.payload)} at {show(one.start)}", _say(ours), _say(theirs))
+        (
+            f"{show_payload(one.payload)} at {show(one.start)}",
+            _show_settled(ours),
+            _show_settled(theirs),
+        )
         for one, ours, theirs in differences_until(left, right, frontier)
     ]
     _fail(title, ("identity", "left", "right"), rows)
 
 
-def _say(fixed: Settled) -> str:
+def _show_settled(fixed: Settled) -> str:
     ends = [f"ends {show(end)}" for end in fixed.frozen]
     open_ends = [f"{fixed.half_frozen} half frozen"] if fixed.half_frozen else []
     return ", ".join([*ends, *open_ends]) or "nothing"

@@ -39,7 +39,7 @@ Pushed: TypeAlias = tuple[str, int, list[Element]]
 
 
 class Backend(Protocol):
-    """What an `Engine` asks for; `reasons` and `gaps` are None where nobody reports them."""
+    """What an `Engine` needs; `reasons` and `gaps` are None where they are not reported."""
 
     output: list[Element]
     expelled: set[str]

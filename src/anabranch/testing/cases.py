@@ -1,6 +1,6 @@
-"""Cases that are pictures: files of marble tables that say what goes in and what comes out.
+"""Cases that are pictures: files of marble tables with inputs and expected output.
 
-    # The second replica runs ahead and knows a shorter end; merge must say so.
+    # The second replica runs ahead and has a shorter end; the merge must emit it.
     replica 0 | insert a 3..9 | stable 5 |               |
     replica 1 |               |          | insert a 3..7 | stable 8
     out       | insert a 3..9 | stable 5 |               | adjust a 3..9->7; stable 8
@@ -63,7 +63,7 @@ class Case:
         return Marble(self.replicas).arrivals()
 
     def steps(self) -> list[tuple[list[tuple[str, Element]], tuple[Element, ...]]]:
-        """For each column what arrives, and what `out` says there."""
+        """For each column the arrivals, and the expected output."""
         rows = [*self.replicas, *([self.out] if self.out else [])]
         width = max(len(row.cells) for row in rows)
         return [
@@ -174,7 +174,7 @@ def _time(text: str) -> Time:
 
 
 def run_case(case: Case, engine: "Engine") -> None:
-    """Run a case, a step per column, and assert what it says of every column and of the end.
+    """Run a case, a step per column, and assert its expectations per column and at the end.
 
     A reference emits what the picture has, element by element.  Other engines emit the net
     change of a step, so there the history and the frontier must be those of the picture.

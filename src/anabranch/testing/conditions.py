@@ -1,6 +1,6 @@
 """The paper's own conditions for an output that can follow its inputs, with reasons.
 
-`anabranch.model.equivalence.compatible` decides the same more simply.  These say *why not*:
+`anabranch.model.equivalence.compatible` decides the same more simply.  These explain *why not*:
 
 * `breaches_r3`: conditions C1, C2 and C3, for streams whose identities name one event.  C2 is
   corrected (erratum L1): a half-frozen output event needs an input that is *not behind* the
@@ -66,7 +66,7 @@ def breaches_r3(output: Replay, inputs: Sequence[Replay]) -> list[Breach]:
 def breaches_r4(output: Replay, inputs: Sequence[Replay]) -> list[Breach]:
     """Where the bag condition fails; empty exactly when the output is compatible.
 
-    Only for outputs whose frontier is that of the leading input: the paper says no more.
+    Only for outputs whose frontier is that of the leading input, as in the paper.
     """
     leader = leading(inputs)
     if output.frontier != leader.frontier:
@@ -78,7 +78,9 @@ def breaches_r4(output: Replay, inputs: Sequence[Replay]) -> list[Breach]:
         raise UsageError(message)
     return [
         Breach(
-            "R4", one.identity, f"the output has {_say(one.left)}, the input {_say(one.right)}"
+            "R4",
+            one.identity,
+            f"the output has {_show_settled(one.left)}, the input {_show_settled(one.right)}",
         )
         for one in differences_until(output.history, leader.history, output.frontier)
     ]
@@ -153,6 +155,6 @@ def _status_at(event: Event, frontier: Time) -> Status:
     return status(event.start, event.end, frontier=frontier)
 
 
-def _say(fixed: Settled) -> str:
+def _show_settled(fixed: Settled) -> str:
     ends = ", ".join(map(show, fixed.frozen)) or "none"
     return f"frozen ends {ends} and {fixed.half_frozen} half frozen"

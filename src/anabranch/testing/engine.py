@@ -220,7 +220,7 @@ def engine(
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants
-    after every `check_every`-th step, references after so many elements.  `spark` is the
+    after every `check_every`-th step, references after that number of elements.  `spark` is the
     session to use (a local one is started otherwise) and `folder` a new place for its files (a
     temporary one otherwise).
     """

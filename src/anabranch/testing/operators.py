@@ -1,6 +1,6 @@
 """The operators that an `Engine` can run: a new one is one more entry here.
 
-An entry says how the operator is made from the options of `engine`, what its reference is, and
+An entry defines how the operator is made from the options of `engine`, its reference, and
 which view of a query on Spark has its output.
 """
 
@@ -158,7 +158,7 @@ class MergeReference:
         return outcome
 
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
-        """Whom the policy detaches; `raise` raises."""
+        """The replicas that the policy detaches; `raise` raises."""
         wrong = [one for one in found if one[2].bucket is Bucket.VIOLATION]
         if not wrong or self.policy.violations is Violations.IGNORE:
             return ()
@@ -209,7 +209,7 @@ class StreamReference:
         return Outcome(Reason.NO_CHANGE if element.changes_nothing else Reason.APPLIED, output)
 
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
-        """None: an operator of one input has nobody to detach."""
+        """None: an operator of one input has no replica to detach."""
         del found
         return ()
 

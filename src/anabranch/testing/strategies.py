@@ -204,7 +204,7 @@ def quarrels(
     wrong: int = 3,
     history: SearchStrategy[History] | None = None,
 ) -> SearchStrategy[list[tuple[int, Element]]]:
-    """Arrivals of streams with different histories, with up to so many wrong elements.
+    """Arrivals of streams with different histories, with up to `wrong` invalid elements.
 
     The streams do not end: after that nothing could happen any more.  Independent random
     elements would nearly all be violations, and never lead to a conflict.

@@ -25,7 +25,7 @@ _SMALLEST: Final = 1074
 
 
 def rounded(total: int) -> float:
-    """The float nearest to a sum of so many smallest floats; infinite if it is beyond all."""
+    """The float nearest to a sum of `count` smallest floats; infinite if it is beyond all."""
     try:
         return total / (1 << _SMALLEST)
     except OverflowError:
@@ -100,7 +100,7 @@ class Growing:
 
     @classmethod
     def from_state(cls, agg: str, state: list[Any]) -> "Growing":
-        """What `to_state` told."""
+        """Restore the result of `to_state`."""
         count, (whole, small, floats), extreme, values = state
         return cls(agg, count, Total(int(whole, 16), int(small, 16), floats), extreme, values)
 

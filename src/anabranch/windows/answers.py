@@ -3,8 +3,8 @@
 **A callable** gets `(tuples, size, slide)` and returns the results in the order in which they
 were shown.  Each result is a value, or a mapping with `value` and, if it is known, `start` and
 `end` (the window is `[start, end)`) and `step` (any number that grows: results with the same
-one were shown together).  The more is told, the more can be told apart.  None says that the
-engine does not take such a query (a slide above the size, say).
+one were shown together).  More fields distinguish more settings.  None: the
+engine rejects such a query (for instance a slide above the size).
 
 **A command** is a list of words, run without a shell, once for each run of a probe.
 
@@ -61,7 +61,7 @@ class Command:
             any(hole in word for word in self.words) for hole in ("{size}", "{slide}")
         ):
             message = (
-                f"the command {' '.join(self.words)} reads CSV, which says nothing of the "
+                f"the command {' '.join(self.words)} reads CSV, which does not contain the "
                 "window; put {size} and {slide} into its words, or use format='json'"
             )
             raise UsageError(message)
@@ -107,7 +107,7 @@ class Command:
             raise InputError(message) from error
         if ran.returncode != 0:
             message = (
-                f"{words[0]} ended with exit code {ran.returncode}; it said: "
+                f"{words[0]} ended with exit code {ran.returncode}; its stderr: "
                 f"{ran.stderr.strip()[-400:] or 'nothing'}"
             )
             raise RunError(message)
@@ -176,7 +176,7 @@ def _number(cell: object) -> int | float | None:
 def as_run(run: Run | Command | Sequence[str] | None, agg: str, timeout: float) -> Run:
     """The engine as a callable."""
     if run is None:
-        return lambda tuples, size, slide: None  # noqa: ARG005 - there is nobody to ask
+        return lambda tuples, size, slide: None  # noqa: ARG005 - there is no engine to run
     if callable(run):
         return run
     if isinstance(run, str) or not isinstance(run, Sequence):
@@ -209,28 +209,30 @@ def read_results(results: Iterable[Any], where: str) -> tuple[Shown, ...]:
 
 
 def _shown(one: object, where: str) -> Shown:
-    told: Mapping[str, Any] = one if isinstance(one, Mapping) else {"value": one}
-    if "value" not in told or (unknown := set(told) - set(FIELDS)):
-        extra = "" if "value" not in told else f" (not {', '.join(sorted(map(str, unknown)))})"
+    fields: Mapping[str, Any] = one if isinstance(one, Mapping) else {"value": one}
+    if "value" not in fields or (unknown := set(fields) - set(FIELDS)):
+        extra = (
+            "" if "value" not in fields else f" (not {', '.join(sorted(map(str, unknown)))})"
+        )
         message = (
             f"{where} is {one!r}; expected a value, or a mapping with value and perhaps "
             f"start, end and step{extra}"
         )
         raise InputError(message)
     for name in FIELDS[1:]:
-        found = told.get(name)
-        if name in told and (isinstance(found, bool) or not isinstance(found, int)):
+        found = fields.get(name)
+        if name in fields and (isinstance(found, bool) or not isinstance(found, int)):
             message = f"{where}: {name} is {found!r}; expected a whole number"
             raise InputError(message)
-    value = rounded(told["value"])
+    value = rounded(fields["value"])
     if isinstance(value, str | bytes | bool | Mapping) or value != value:  # noqa: PLR0124
         message = f"{where}: the value is {value!r}; expected a number, a list or None"
         raise InputError(message)
-    return Shown(value, told.get("start"), told.get("end"), told.get("step"))
+    return Shown(value, fields.get("start"), fields.get("end"), fields.get("step"))
 
 
 def fields_of(shown: Sequence[Shown]) -> frozenset[str]:
-    """The fields that all these results tell."""
+    """The fields that all these results have."""
     return frozenset(
         name
         for name in FIELDS

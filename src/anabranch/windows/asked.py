@@ -46,14 +46,14 @@ class Asked:
     before: int
     after: int
     """How many engines were left before and after."""
-    told: tuple[str, ...]
+    narrowed: tuple[str, ...]
     """The parameters of which it ruled out a value."""
     unanswered: tuple[Unanswered, ...] = ()
     """Those of the engines ruled out that had no answer, by reason."""
 
     @property
     def decided(self) -> bool:
-        """Whether more than half of the runs agree; otherwise it tells nothing."""
+        """Whether more than half of the runs agree; otherwise it rules nothing out."""
         return 2 * self.agreeing > self.runs
 
     @property
@@ -72,7 +72,7 @@ class Asked:
             "agreeing": self.agreeing,
             "before": self.before,
             "after": self.after,
-            "told": list(self.told),
+            "told": list(self.narrowed),
             "unanswered": [
                 {"reason": one.reason, "settings": one.settings, "like": list(one.like)}
                 for one in self.unanswered
@@ -91,13 +91,13 @@ class Disagreement:
     """How many runs gave each."""
 
     def __str__(self) -> str:
-        told = [
+        shown = [
             f"{show_answer(answer)} ({count} run{'s' * (count > 1)})"
             for answer, count in zip(self.answers[:2], self.runs, strict=False)
         ]
-        more = len(self.answers) - len(told)
+        more = len(self.answers) - len(shown)
         others = f" and {more} other answer{'s' * (more > 1)}" if more else ""
-        return f"runs of one probe disagree: {' but '.join(told)}{others} on {self.probe}"
+        return f"runs of one probe disagree: {' but '.join(shown)}{others} on {self.probe}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -110,9 +110,9 @@ class Disagreement:
         }
 
 
-def counted(answers: Sequence[Reply], told: frozenset[str]) -> list[tuple[Reply, int]]:
+def counted(answers: Sequence[Reply], fields: frozenset[str]) -> list[tuple[Reply, int]]:
     """Each different answer and how often it came, the most frequent first."""
-    keys = [None if one is None else answer_of(one, told) for one in answers]
+    keys = [None if one is None else answer_of(one, fields) for one in answers]
     return [(answers[keys.index(key)], count) for key, count in Counter(keys).most_common()]
 
 
@@ -135,17 +135,17 @@ def contradicting(recorded: Sequence[tuple[Probe, Reply]]) -> tuple[Disagreement
         else:
             same.append(answer)
     found = (
-        disagreement(probe, counted(answers, _told_by_all(answers)))
+        disagreement(probe, counted(answers, _fields_of_all(answers)))
         for probe, answers in groups
     )
     return tuple(one for one in found if one is not None)
 
 
-def _told_by_all(answers: Sequence[Reply]) -> frozenset[str]:
-    told = frozenset(FIELDS)
+def _fields_of_all(answers: Sequence[Reply]) -> frozenset[str]:
+    fields = frozenset(FIELDS)
     for one in answers:
-        told &= fields_of(one) if one else told
-    return told
+        fields &= fields_of(one) if one else fields
+    return fields
 
 
 def unanswered(
@@ -179,7 +179,7 @@ def unanswered(
     )
 
 
-def show_answer(answer: Reply, told: frozenset[str] = frozenset(FIELDS)) -> str:
+def show_answer(answer: Reply, fields: frozenset[str] = frozenset(FIELDS)) -> str:
     """An answer in words, as far as these fields go.
 
     >>> show_answer((Shown(3, 0, 4), Shown(5, 4, 8, 2)))
@@ -187,12 +187,12 @@ def show_answer(answer: Reply, told: frozenset[str] = frozenset(FIELDS)) -> str:
     """
     if answer is None:
         return "a refusal"
-    return ", ".join(_show(one, told) for one in answer) or "nothing"
+    return ", ".join(_show(one, fields) for one in answer) or "nothing"
 
 
-def _show(shown: Shown, told: frozenset[str]) -> str:
+def _show(shown: Shown, fields: frozenset[str]) -> str:
     start, end, step = (
-        getattr(shown, name) if name in told else None for name in ("start", "end", "step")
+        getattr(shown, name) if name in fields else None for name in ("start", "end", "step")
     )
     text = show_value(shown.value)
     if start is not None or end is not None:

@@ -201,8 +201,8 @@ def settings(engine: Engine) -> dict[str, Any]:
     for one in fields(Progress):
         if one.name == "starts":
             continue  # it follows from `known`; no probe is before 0
-        told = "-" if engine.progress is None else getattr(engine.progress, one.name)
-        found[f"progress.{one.name}"] = told
+        value = "-" if engine.progress is None else getattr(engine.progress, one.name)
+        found[f"progress.{one.name}"] = value
     return found
 
 

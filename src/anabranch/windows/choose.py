@@ -94,8 +94,8 @@ def choose(
 ) -> Choice:
     """The engines, of those given or of all that we know, that meet all needs.
 
-    `late` says how far a late tuple is behind, for the needs about them; `inputs` says which
-    streams come, if fewer than all small ones do (streams without gaps, say).
+    `late` is how far a late tuple is behind, for the needs about them; `inputs` selects which
+    streams come, if fewer than all small ones do (such as streams without gaps).
     """
     wanted = tuple(_need(one) for one in ([needs] if isinstance(needs, str) else needs))
     if not wanted:
@@ -121,8 +121,10 @@ def choose(
             fits.append(engine)
         else:
             lacks.append(lack)
-    told = tuple(checked(asked, some) for (_, asked), some in zip(looks, streams, strict=True))
-    return Choice(query, wanted, tuple(fits), tuple(lacks), told)
+    looked = tuple(
+        checked(asked, some) for (_, asked), some in zip(looks, streams, strict=True)
+    )
+    return Choice(query, wanted, tuple(fits), tuple(lacks), looked)
 
 
 def _need(name: str | Need) -> Need:

@@ -1,4 +1,4 @@
-"""An engine as SECRET sees it: four dimensions, each with the source of what it says.
+"""An engine as SECRET sees it: four dimensions, each with its source.
 
 * `start`: where windows start (scope); `report`; `tick`.
 * `windows`: `active` looks at one window at a time, as the paper does; `every` keeps all
@@ -7,9 +7,9 @@
   with tuples that come after that.  The first kind takes tuples in order and needs none.
 
 With `every`, a window is `[start, start + size)`; it is closed when its end is not above the
-frontier, which is the greatest time seen less `delay`, or what a stable said.  A tuple is taken
-into a window while `end + lateness` is above the frontier; a closed window that takes one is
-reported again, late.
+frontier, which is the greatest time seen less `delay`, or the time of a stable.  A tuple is
+taken into a window while `end + lateness` is above the frontier; a closed window that takes one
+is reported again, late.
 
 Papers: SECRET 3.2, Table 2; errata D18, D19 and the table of current engines.
 """
@@ -128,7 +128,7 @@ class Engine:
         keeps: Literal["accumulating", "discarding"] | None = None,
         idle_batches: bool | None = None,
     ) -> "Engine":
-        """The same engine with other settings, which its name tells; what is None stays."""
+        """The same engine with other settings, which its name shows; None keeps one."""
         settings: dict[str, object] = {
             name: value
             for name, value in (
@@ -146,8 +146,10 @@ class Engine:
         start = self.start
         if offset is not None:
             start, settings = replace(start, offset=offset), {**settings, "offset": offset}
-        told = [f"{name} {value}" for name, value in settings.items()]
-        return replace(self, name=", ".join([self.name, *told]), progress=progress, start=start)
+        named = [f"{name} {value}" for name, value in settings.items()]
+        return replace(
+            self, name=", ".join([self.name, *named]), progress=progress, start=start
+        )
 
     def _require_options(self, names: list[str]) -> None:
         lacking = [
@@ -166,9 +168,9 @@ class Engine:
         raise UsageError(message)
 
     def without_source_delay(self) -> "Engine":
-        """The same engine, but only stables move its frontier (a watermark told by hand)."""
+        """The same engine, but only stables move its frontier (a watermark set by hand)."""
         if self.progress is None:
             message = f"{self.name} has no frontier: it takes tuples in order"
             raise UsageError(message)
         progress = replace(self.progress, delay=None, starts=None)
-        return replace(self, name=f"{self.name}, told by stables", progress=progress)
+        return replace(self, name=f"{self.name}, frontier by stables", progress=progress)

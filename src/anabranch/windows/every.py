@@ -1,6 +1,6 @@
 """All windows at once: every window that holds a tuple is kept, and reported by itself.
 
-This is what Spark, Flink, Kafka Streams and Beam do, and what no active window can say: one
+This is what Spark, Flink, Kafka Streams and Beam do, and what no active window can express: one
 tuple changes several windows, and each of them is shown (erratum D18).  Tuples may come out of
 order; which are too late is a matter of the engine's `Progress`.
 
@@ -122,8 +122,8 @@ class _Run:
         self.greatest = top if self.greatest is None else max(self.greatest, top)
         if self.progress.delay is None:
             return self.frontier
-        told = self.greatest - self.progress.delay
-        return told if self.frontier is None else max(self.frontier, told)
+        reached = self.greatest - self.progress.delay
+        return reached if self.frontier is None else max(self.frontier, reached)
 
     def _place(self, rows: tuple[Row, ...], judge: int | None) -> tuple[list[int], list[Drop]]:
         touched: dict[int, None] = {}

@@ -1,7 +1,7 @@
 """`explain`: why each result was reported, and why others were not, by dimension.
 
 For each arrival: did the system tick, and why; for each call of report that followed: which
-scope, which content, and what each condition that the engine asks for said.  Tuples that are
+scope, which content, and the result of each condition of the engine.  Tuples that are
 in no result are named with the dimension that kept them out.
 
 >>> print(
@@ -12,7 +12,7 @@ stream, size 5, slide 1, avg: (10), (15)
    29: silent; scope (25, 29]; content {}; report: content change no...
 2. (31, 20): tick: time-driven, time moved on to 31
    30: (10); scope (25, 30]; content {10}; report: content change yes...
-3. stable 33: tick: a stable moved time on to 33
+3. stable 33: tick: a stable advanced time to 33
    31: (15); scope (26, 31]; content {10, 20}; report: content change yes...
    32: silent; scope (27, 32]; content {10, 20}; report: content change no...
 """
@@ -37,7 +37,7 @@ from anabranch.windows.stream import Given, Item, rows_of
 from anabranch.windows.trace import Query, Step, Visit
 
 _MOST_INSTANTS = 10_000
-"""Up to so many units of time every call of report is listed, otherwise only those that
+"""Up to this number of time units every call of report is listed, otherwise only those that
 could be answered: a gap of a day has many microseconds."""
 
 Dimension: TypeAlias = Literal["scope", "content", "report", "tick"]

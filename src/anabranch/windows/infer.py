@@ -4,24 +4,24 @@ All settings of a `Space` are candidates; each probe rules out those that would 
 otherwise, and those that have no answer to it although the engine accepted it.  The next probe
 is the one, of some generated, that splits those left best.
 
-A refusal rules out nobody, not even the settings that have an answer: an engine, or the program
+A refusal rules out no setting, not even those that have an answer: an engine, or the program
 that calls it, may refuse for reasons outside the model (Spark refuses a slide above the size).
-It tells `gaps`, and which probes are asked in vain.
+It determines `gaps`, and which probes are useless.
 
 1. Tuples in order and batches of one time, on the coarse candidates.
 2. Late tuples and mixed batches, on all that the coarse ones left stand for.
 3. When no generated probe splits what is left, probes by chance confirm it; one that rules
    out some sends the search back to 2.
 
-What remains cannot be told apart on the inputs that were searched; that is no proof.  If
+The remaining settings agree on all inputs that were searched; that is no proof.  If
 nothing remains, no setting of the space fits, and the last probe shows it.
 
 Each probe is run `repeats` times, the first one at least twice.  Where two runs differ, the
-search starts anew: each probe is run until one answer leads, and that counts if more than half
+search starts again: each probe is run until one answer leads, and that counts if more than half
 of its runs agree.  What differed is reported, and nothing is called settled.  Before nothing
 is left, all probes are asked again, so that no single run decides that.
 
-Papers: SECRET B.3; errata S12 and the list of what no probe can tell apart.
+Papers: SECRET B.3; errata S12 and the list of what no probe can distinguish.
 """
 
 from collections import Counter
@@ -49,9 +49,9 @@ from anabranch.windows.engine import Engine
 from anabranch.windows.inference import (
     Inference,
     Parameter,
+    distinguished,
     parameter,
     seen_of,
-    told_apart,
     values_of,
 )
 from anabranch.windows.probes import (
@@ -113,7 +113,7 @@ class _Search:
     left: list[Engine]
     kinds: Kinds
     random: Random
-    told: frozenset[str] = frozenset(("value", "start", "end", "step"))
+    fields: frozenset[str] = frozenset(("value", "start", "end", "step"))
     asked: list[Asked] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
     runs: int = 0
@@ -143,7 +143,7 @@ class _Search:
     def _in_vain(self, probe: Probe) -> bool:
         """Whether the engine has refused such a query before."""
         query = (probe.size, probe.slide)
-        # What nobody can be asked is proposed to somebody: nothing that many engines refuse.
+        # Proposed to a person, since no engine can be run: avoid what many engines reject.
         gaps = self.gaps and self.plan.asks
         if query in self.refused or (probe.slide > probe.size and not gaps):
             return True
@@ -152,7 +152,7 @@ class _Search:
 
     def answer(self, engine: Engine, probe: Probe) -> Seen | None:
         found = predicted(engine, probe, self.plan.agg, self.plan.kinds.by)
-        return None if found is None else answer_of(found, self.told)
+        return None if found is None else answer_of(found, self.fields)
 
     def split(self) -> None:
         """Ask what splits those left, until nothing found does."""
@@ -190,8 +190,8 @@ class _Search:
     def hold_against(self, probe: Probe, shown: tuple[Shown, ...]) -> None:
         """Rule out those that have no answer to a recording, or another one."""
         before = list(self.left)
-        self.told &= fields_of(shown) if shown else self.told
-        self.left = agreeing(before, probe, shown, self.told, self._query(probe))
+        self.fields &= fields_of(shown) if shown else self.fields
+        self.left = agreeing(before, probe, shown, self.fields, self._query(probe))
         self._note(before, probe, "recorded", shown)
 
     def _note(
@@ -217,7 +217,7 @@ class _Search:
             agreeing=agreeing,
             before=len(before),
             after=len(self.left),
-            told=tuple(told_apart(before, self.left)),
+            narrowed=tuple(distinguished(before, self.left)),
             unanswered=silent,
         )
         self.asked.append(asked)
@@ -262,8 +262,8 @@ class _Search:
     def _counted(self, answers: Sequence[Reply]) -> list[tuple[Reply, int]]:
         """Each different answer and how often it came, the most frequent first."""
         for one in answers:
-            self.told &= fields_of(one) if one else self.told
-        return counted(answers, self.told)
+            self.fields &= fields_of(one) if one else self.fields
+        return counted(answers, self.fields)
 
     def _note_refusal(self, probe: Probe) -> None:
         """Not to ask in vain again: slides above the size, late tuples, or just this query."""
@@ -281,7 +281,7 @@ class _Search:
             self.refused.add(query)
 
     def _rule_out(self, probe: Probe, shown: tuple[Shown, ...], number: int) -> None:
-        wanted = answer_of(shown, self.told)
+        wanted = answer_of(shown, self.fields)
         # None, no answer to what the engine accepted, is as wrong as another answer.
         left = [one for one in self.left if self.answer(one, probe) == wanted]
         if not left and self.repeats < _NOISY_RUNS:
@@ -324,9 +324,9 @@ def infer(
     """The settings of the engine that `run` runs; see `anabranch.windows.answers` for it.
 
     `recorded` are runs that somebody wrote down: they count as answers.  Without `run` there
-    are only those, and `next_probe` of what is found is a run that would tell more.
-    `agg` and `by` say what its query computes and how its windows count.  `batches`, `late`
-    and `stables` say what it can be given: batches of several tuples, tuples out of order,
+    are only those, and `next_probe` of what is found is a run that would narrow them down.
+    `agg` and `by` are what its query computes and how its windows count.  `batches`, `late`
+    and `stables` are what it accepts: batches of several tuples, tuples out of order,
     stables.  The search for a probe that splits what is left ends after `search` inputs in
     vain; `confirm` probes by chance follow.  At most about `most` runs are made.
 
@@ -372,7 +372,7 @@ def _search(plan: _Plan, repeats: int, known: tuple[Disagreement, ...]) -> Infer
     for one in plain:
         search.hold_against(*one)
     if plan.asks and not search.spent():
-        # Before the first answer nobody knows what the engine tells, so it is not chosen.
+        # Before the first answer the fields of the results are unknown, so it is not chosen.
         search.put(search.make(), "split")
         search.split()
     search.left = [fine for one in search.left for fine in plan.space.fine(one)]
@@ -415,9 +415,9 @@ def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
         one.number for one in search.asked if one.probe.slide > one.probe.size and one.decided
     )
     if gaps:
-        told = () if search.gaps and not left else (search.gaps,)
-        one_left = seen_of(told, (False, True), noisy=noisy)
-        parameters.append(Parameter("gaps", told, one_left, gaps, 1.0, (False, True)))
+        known = () if search.gaps and not left else (search.gaps,)
+        one_left = seen_of(known, (False, True), noisy=noisy)
+        parameters.append(Parameter("gaps", known, one_left, gaps, 1.0, (False, True)))
     return Inference(
         engines=tuple(left),
         parameters=tuple(parameters),
@@ -430,6 +430,6 @@ def _inference(search: _Search, next_probe: Probe | None = None) -> Inference:
         next_probe=next_probe,
         agg=plan.agg,
         by=plan.kinds.by,
-        compared=search.told,
+        compared=search.fields,
         disagreements=tuple(_each_once(search.disagreements)),
     )

@@ -1,4 +1,4 @@
-"""What `infer` found: settings, how sure, by which probes, and what nobody can tell apart."""
+"""The result of `infer`: settings, their certainty, the probes, and what stays ambiguous."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class Parameter:
     """The values that the settings of the space have: nothing is known of any other."""
 
     def __str__(self) -> str:
-        told = " or ".join(map(_shown, self.values))
-        return f"{self.name}: {told} ({self.seen}{self._tried()})"
+        values = " or ".join(map(_shown, self.values))
+        return f"{self.name}: {values} ({self.seen}{self._tried()})"
 
     def _tried(self) -> str:
         if self.seen == "unseen":
@@ -55,14 +55,14 @@ class Inference:
     """What is known of a black-box engine."""
 
     engines: tuple[Engine, ...]
-    """All settings of the space that give every answer: nothing tells them apart.  One that
+    """All settings of the space that give every answer; no probe distinguishes them.  One that
     has no answer to a probe which the engine accepted is not among them.  Empty: none fits."""
     parameters: tuple[Parameter, ...]
     like: tuple[str, ...]
     """Known engines, their own options set so, that are among them."""
     asked: tuple[Asked, ...]
     searched: int
-    """So many inputs were generated at the end without one on which two of the engines
+    """The number of inputs generated at the end without one on which two of the engines
     differ."""
     refuted_by: Asked | None
     """If none fits: the probe whose answer ruled out the last ones."""
@@ -70,11 +70,11 @@ class Inference:
     """Whether the search came to its end within `most` runs."""
     space: Space
     next_probe: Probe | None = None
-    """With recordings alone: a run that would tell some of the engines apart."""
+    """With recordings alone: a run that would distinguish some of the engines."""
     agg: str = "sum"
     by: Literal["time", "rows"] = "time"
     compared: frozenset[str] = frozenset(FIELDS)
-    """What the engine tells of each result, and what was compared."""
+    """The fields that the engine shows for each result, which were compared."""
     disagreements: tuple[Disagreement, ...] = ()
     """Probes, and recordings, to which runs of the engine gave different answers.  If there is
     any, no parameter is settled."""
@@ -121,15 +121,15 @@ class Inference:
         found = engine_named(engine)
         for one in self.asked:
             if one.answer is None or not one.decided:
-                continue  # it tells nothing
+                continue  # it rules nothing out
             query = Query(one.probe.size, one.probe.slide, self.agg, self.by)
             silent = Silent(one.probe, query).why(found)
             if silent is not None:
                 return f"no answer to probe {one.number}, which the engine accepted: {silent}"
-            said = foretold(found, one.probe, self.agg, self.by) or ()
-            if answer_of(said, self.compared) != answer_of(one.answer, self.compared):
-                # Only what was compared: the model tells more of a result than the engine.
-                shown = (show_answer(told, self.compared) for told in (said, one.answer))
+            predicted = foretold(found, one.probe, self.agg, self.by) or ()
+            if answer_of(predicted, self.compared) != answer_of(one.answer, self.compared):
+                # Only what was compared: the model has more fields of a result than the engine.
+                shown = (show_answer(some, self.compared) for some in (predicted, one.answer))
                 return (
                     f"another answer to probe {one.number}: {' instead of '.join(shown)} "
                     f"({one.probe})"
@@ -217,23 +217,25 @@ class Inference:
 
     def _numbers_tried(self) -> list[str]:
         """The numbers of the space: all else is tried whole, so others may fit in these."""
-        told = [
+        tried = [
             f"{one.name} {', '.join(_shown(value) for value in one.tried if value != '-')}"
             for one in self.parameters
             if one.name in _NUMBERS and set(one.tried) != {"-"}
         ]
-        return [f"other numbers may fit; tried {'; '.join(told)}"] if told else []
+        return [f"other numbers may fit; tried {'; '.join(tried)}"] if tried else []
 
     def _limits(self) -> list[str]:
         """What was not found out, and how far that was looked for."""
         lines = self._noise()
         if len(self.engines) > 1:
             names = ", ".join(self.ambiguous)
-            lines.append(f"not told apart: {len(self.engines)} settings that differ in {names}")
+            lines.append(
+                f"not distinguished: {len(self.engines)} settings that differ in {names}"
+            )
         if not self.complete:
             lines.append("the search was cut short: allow more runs, and it goes on")
         elif self.next_probe is not None:
-            lines.append(f"to tell more, run and record: {self.next_probe}")
+            lines.append(f"to narrow it down, run and record: {self.next_probe}")
         elif len(self.engines) > 1 and self.searched:
             lines.append(
                 f"on none of {self.searched} more inputs would they differ; that is no proof"
@@ -254,11 +256,11 @@ def _shown(value: object) -> str:
 
 
 def _varying(engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
-    told = settings(engine)
-    return {name: told[name] for name in names if name in told}
+    found = settings(engine)
+    return {name: found[name] for name in names if name in found}
 
 
-def told_apart(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:
+def distinguished(before: Sequence[Engine], after: Sequence[Engine]) -> list[str]:
     """The parameters that have fewer values now."""
     if len(before) == len(after):
         return []
@@ -276,7 +278,7 @@ def values_of(engines: Sequence[Engine]) -> dict[str, list[object]]:
 
 
 def seen_of(found: Sequence[object], possible: Sequence[object], *, noisy: bool) -> SeenAs:
-    """What the values left say; runs that disagree settle nothing."""
+    """How certain the remaining values are; runs that disagree settle nothing."""
     if len(found) == 1:
         return "likely" if noisy else "settled"
     return "narrowed" if len(found) < len(possible) else "unseen"
@@ -291,7 +293,7 @@ def parameter(
     noisy: bool,
 ) -> Parameter:
     """One parameter, by the values that are left of those possible."""
-    probes = [one for one in asked if name in one.told]
+    probes = [one for one in asked if name in one.narrowed]
     runs = sum(one.runs for one in probes)
     return Parameter(
         name,

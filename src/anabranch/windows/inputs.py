@@ -4,7 +4,8 @@ A law about engines is looked at on every stream of an `Inputs` up to a bound, s
 that is found is as small as any, and "none" means none up to that bound: no proof.
 
 Each stream ends with a `Stable` after the last window, so that all there is is shown.  Values
-are powers of two, so that a sum tells the tuples apart; for min and max they come falling too.
+are powers of two, so that a sum identifies the tuples; for min and max they also come in
+falling order.
 
 Papers: SECRET C: which input properties make engines alike.
 """

@@ -9,13 +9,14 @@ shows for the whole, with the same windows, instants and steps.  It keeps only w
 matter: open tuples (one window at a time) or one sum per open window (every window); its
 results have the number of tuples, not their names.
 
-* A batch ends with the piece it is in, unless `more=True` says that it may go on: engines that
+* A batch ends with the piece it is in, unless `more=True`: it may continue then: engines that
   take batch by batch then wait for its end.
 * Engines that look at one window at a time need tuples in order.  One that is earlier than what
-  was there before is not taken and is returned as `Late`; a stable that goes back says nothing.
+  was there before is not taken and is returned as `Late`; a stable that goes back has no
+  effect.
 * Tuples that an engine drops by its own rules, or that are in no window, are `Late` too.
 
-The state is JSON, versioned, and tells which engine and query it is of; another is refused.
+The state is JSON, versioned, and has the engine and the query; another is rejected.
 
 >>> from anabranch.windows.profiles import engine
 >>> machine = Machine(engine("streambase"), Query(5, 5, "sum"))
@@ -65,7 +66,7 @@ class Machine:
         )
 
     def feed(self, items: Iterable[Arrival | Stable], *, more: bool = False) -> Fed:
-        """Take these arrivals; batches are told by `batch`, or each tuple is one."""
+        """Take these arrivals; `batch` numbers the batches; without it each tuple is one."""
         return self._inner.feed(items, more=more)
 
     @property
@@ -76,11 +77,11 @@ class Machine:
     @property
     def last_batch(self) -> int | None:
         """What the last batch was called; None if there was none."""
-        return self._inner.batches.told
+        return self._inner.batches.given
 
     def to_bytes(self) -> bytes:
         """All that it remembers."""
-        state = {"version": VERSION, "of": self._told(), **self._inner.to_state()}
+        state = {"version": VERSION, "of": self._identity(), **self._inner.to_state()}
         return json.dumps(state, separators=(",", ":")).encode()
 
     @classmethod
@@ -94,16 +95,16 @@ class Machine:
             )
             raise StateError(message)
         machine = cls(engine, query)
-        if state["of"] != machine._told():
+        if state["of"] != machine._identity():
             message = (
-                f"this window state is of {state['of']}, the query is {machine._told()}; "
+                f"this window state is of {state['of']}, the query is {machine._identity()}; "
                 "start with a new checkpoint, or run the query it was made by"
             )
             raise StateError(message)
         machine._inner.from_state(state)
         return machine
 
-    def _told(self) -> str:
+    def _identity(self) -> str:
         engine, query = self.engine, self.query
         dimensions = (engine.start, str(engine.report), engine.tick, engine.progress)
         return (

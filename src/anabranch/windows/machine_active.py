@@ -70,7 +70,7 @@ class ActiveMachine:
         return Fed(tuple(shown), tuple(late))
 
     def _begun(self, first: int) -> Shape:
-        """All windows; the first tuple says where they start."""
+        """All windows; they start at the first tuple."""
         if self._shape is None:
             query = self.query
             t0 = self.engine.start.t0(first, query.size, query.slide)
@@ -172,7 +172,7 @@ class ActiveMachine:
         }
 
     def from_state(self, state: dict[str, Any]) -> None:
-        """Become what `to_state` told."""
+        """Restore the result of `to_state`."""
         self.steps, self._reached = state["steps"], state["reached"]
         self.batches = BatchNumbers.from_state(state["batches"])
         self._batch_time, self._gone = state["batch_time"], state["gone"]

@@ -109,8 +109,8 @@ class EveryMachine:
         self._greatest = top if self._greatest is None else max(self._greatest, top)
         if self.progress.delay is None:
             return self._frontier
-        told = self._greatest - self.progress.delay
-        return told if self._frontier is None else max(self._frontier, told)
+        reached = self._greatest - self.progress.delay
+        return reached if self._frontier is None else max(self._frontier, reached)
 
     def _place(self, rows: list[Arrival], judge: int | None) -> list[int]:
         start_of, query = self.engine.start, self.query
@@ -221,7 +221,7 @@ class EveryMachine:
         }
 
     def from_state(self, state: dict[str, Any]) -> None:
-        """Become what `to_state` told."""
+        """Restore the result of `to_state`."""
         self.steps, self._t0 = state["steps"], state["t0"]
         self.batches = BatchNumbers.from_state(state["batches"])
         self._greatest, self._frontier, self._judged = state["frontiers"]

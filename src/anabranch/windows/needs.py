@@ -1,8 +1,8 @@
 """What an application may need of a window engine, each need a check on what is shown.
 
 A check gets a stream, the engine's results on it, and a way to ask for the results on a
-beginning of it; it says what is wrong, or None.  No check looks at an engine's settings, so a
-need means the same for an engine that was inferred.
+beginning of it; it returns what is wrong, or None.  No check looks at an engine's settings, so
+a need means the same for an engine that was inferred.
 
 Papers: SECRET C names several of these, and which tick and report serve them.
 """
@@ -23,7 +23,7 @@ class Seen:
     tuples: tuple[Arrival, ...]
     results: tuple[Result, ...]
     upto: Callable[[int], tuple[Result, ...]]
-    """The results once so many tuples have come, and no stable."""
+    """The results after `count` tuples and no stable."""
 
     def holding(self, result: Result) -> list[int]:
         """Numbers of the tuples whose time is in the window of a result."""
@@ -36,10 +36,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One need: its name, what it says, the streams that can show a lack, the check."""
+    """One need: its name, its meaning, the streams that can show a lack, the check."""
 
     name: str
-    says: str
+    meaning: str
     check: Callable[[Seen], str | None]
     streams: Literal["in order", "batches", "late"] = "in order"
     query: Literal["as given", "slide above size"] = "as given"
@@ -136,7 +136,7 @@ def _late_corrected(seen: Seen) -> str | None:
 
 
 def _shows(_: Seen) -> str | None:
-    """Nothing to check: the engine took the query, or said why not."""
+    """Nothing to check: the engine accepted the query, or gave a reason."""
     return None
 
 

@@ -1,15 +1,15 @@
-"""What `infer` asks an engine, and what the model says that an engine would answer.
+"""The probes of `infer`, and the answers that the model predicts for an engine.
 
 A probe is one query on one small stream.  The value of the n-th tuple is the n-th power of
-two, so that a sum tells which tuples were in a window.  Streams have gaps, simultaneous tuples,
+two, so that a sum identifies the tuples of a window.  Streams have gaps, simultaneous tuples,
 batches and, if asked for, late tuples; they end with two tuples far ahead, because an engine
 shows a result only when time goes on (errata S8, S15).
 
 An answer is what can be compared: values rounded to twelve digits (two engines need not divide
-alike in the last bit), with their windows and steps where the engine tells them.  Within one
-step the order of results is no one's promise, so where steps are told it is not looked at.
+alike in the last bit), with their windows and steps where the engine shows them.  Within one
+step the order of results is not defined, so with steps it is not compared.
 
-Papers: SECRET B.3 says which irregularities a probe should have.
+Papers: SECRET B.3 lists the irregularities that a probe should have.
 """
 
 import math
@@ -43,10 +43,10 @@ class Probe:
     tuples: tuple[Arrival | Stable, ...]
 
     def __str__(self) -> str:
-        told = ", ".join(_show(one) for one in self.tuples[:_MOST_SHOWN])
+        shown = ", ".join(_show(one) for one in self.tuples[:_MOST_SHOWN])
         if len(self.tuples) > _MOST_SHOWN:
-            told += f" ... and {len(self.tuples) - _MOST_SHOWN:,} more"
-        return f"size {self.size}, slide {self.slide}, tuples (time value batch) {told}"
+            shown += f" ... and {len(self.tuples) - _MOST_SHOWN:,} more"
+        return f"size {self.size}, slide {self.slide}, tuples (time value batch) {shown}"
 
 
 def _show(one: Arrival | Stable) -> str:
@@ -117,7 +117,7 @@ def _in_batches(random: Random, kinds: Kinds, times: Sequence[int]) -> "list[Arr
 
 
 class Shown(NamedTuple):
-    """One result as an engine shows it; None where it does not tell."""
+    """One result as an engine shows it; None for a field that it does not show."""
 
     value: Any
     start: int | None = None
@@ -128,7 +128,7 @@ class Shown(NamedTuple):
 def foretold(
     engine: Engine, probe: Probe, agg: str, by: Literal["time", "rows"]
 ) -> tuple[Shown, ...] | None:
-    """What the model says for a probe; None where it says nothing.
+    """The model's answer to a probe; None where it has none.
 
     It takes late tuples and mixed batches only with every window, and there an offset only
     below the slide.
@@ -153,7 +153,7 @@ def foretold(
 
 
 predicted = lru_cache(maxsize=30_000)(foretold)
-"""Remembered, since engines are told apart by asking the same of many."""
+"""Cached, since the same probe is predicted for many engines."""
 
 
 def rounded(value: Any) -> Any:
@@ -170,10 +170,12 @@ Seen: TypeAlias = tuple[Any, ...]
 """What of an answer is compared."""
 
 
-def answer_of(shown: Sequence[Shown], told: frozenset[str]) -> Seen:
-    """What is compared: the fields that the engine tells, results of one step in any order."""
-    plain = [tuple(getattr(one, name) for name in FIELDS[:3] if name in told) for one in shown]
-    if "step" not in told:
+def answer_of(shown: Sequence[Shown], fields: frozenset[str]) -> Seen:
+    """What is compared: the fields that the engine shows, results of one step in any order."""
+    plain = [
+        tuple(getattr(one, name) for name in FIELDS[:3] if name in fields) for one in shown
+    ]
+    if "step" not in fields:
         return tuple(plain)
     groups: list[list[Any]] = []
     last: int | None = None

@@ -4,7 +4,7 @@ Spark's grid, so that results compare with Spark's.  `anabranch` answers at once
 itself: with each batch it shows the windows that the batch changed.  `anabranch-final` shows
 each window once, when nothing can change it any more.  Time goes on by stables alone: what
 makes them is the source's clock, which is not part of the window; with `delay=5` that is a
-clock that says 5 less than the greatest time seen.  Rows behind a stable are late, and kept.
+clock at 5 less than the greatest time seen.  Rows behind a stable are late, and kept.
 """
 
 from dataclasses import replace

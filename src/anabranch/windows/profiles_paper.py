@@ -2,7 +2,7 @@
 
 Some cells cannot be seen from outside (erratum S12): under window close no input shows the
 tick, and with slide 1, all that the tested STREAM could do, neither t0 nor window close.  They
-are what the paper says, not what a probe must find.
+are taken from the paper, not from probes.
 
 Papers: SECRET Table 2, A.1.
 """

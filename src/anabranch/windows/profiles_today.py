@@ -4,7 +4,7 @@ All of them cut time into `[k * slide + offset, + size)` and keep every window t
 tuple (erratum D18).  Times are in any unit, but one for the whole query.
 
 * **Spark**: a batch is a micro-batch; `delay` is that of `withWatermark`.  A batch is judged by
-  what the batches before it said; a batch without data follows when the watermark has moved
+  the batches before it; a batch without data follows when the watermark has moved
   (`idle_batches=False` for a query that never catches up).  Append shows a window once, when
   it has closed; update shows the windows that a batch changed; complete shows all, always.
   The watermark is 0, which is 1970, before any tuple: what was before is late, and a first

@@ -1,7 +1,7 @@
-"""The words of an explanation: what a tick, a condition or a missing tuple comes down to.
+"""The texts of an explanation: for ticks, conditions and missing tuples.
 
-Each function reads a trace and judges nothing anew: whether a condition held is what the trace
-says.
+Each function reads a trace and evaluates nothing again: the trace has the result of every
+condition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,10 +35,10 @@ def show_scope(engine: Engine, scope: Scope | None) -> str:
 def tick_reason(engine: Engine, step: Step, last: Item | None) -> str:
     """Why the system acted, or did not."""
     if not step.items:
-        return "what the batch before said about time is now known"
+        return "the time of the previous batch is now known"
     item = step.items[0]
     if isinstance(item, Stable):
-        word = "moved time on to" if step.ticked else "says nothing new: time is"
+        word = "advanced time to" if step.ticked else "does not advance time, which is"
         return f"a stable {word} {int(item.time)}"
     if engine.windows == "every":
         return f"{engine.tick}-driven, a {engine.tick} came"

@@ -1,7 +1,7 @@
 """Runs that were written down: what an engine got and what it showed, as answers for `infer`.
 
 A recording rules out the settings that would have shown something else, as a probe does, and
-those that have no answer to such an input: the engine accepted it.  Nobody chose its tuples,
+those that have no answer to such an input: the engine accepted it.  Its tuples were not chosen,
 and it may be long.  What an engine shows for the first tuples does not depend on those after
 them, so each setting is fed part by part: most are gone after a few tuples, and only those left
 look at the whole.
@@ -74,17 +74,17 @@ def agreeing(
     engines: Sequence[Engine],
     probe: Probe,
     shown: Sequence[Shown],
-    told: frozenset[str],
+    fields: frozenset[str],
     query: Query,
 ) -> list[Engine]:
     """Those that take such a run and would have shown the same."""
-    wanted = answer_of(shown, told)
+    wanted = answer_of(shown, fields)
     silent = Silent(probe, query)
     parts = list(_parts(probe.tuples))
     return [
         engine
         for engine in engines
-        if silent.why(engine) is None and _would_show(engine, query, parts, wanted, told)
+        if silent.why(engine) is None and _would_show(engine, query, parts, wanted, fields)
     ]
 
 
@@ -150,12 +150,12 @@ def _batch(one: Arrival | Stable) -> object:
 
 
 def _would_show(
-    engine: Engine, query: Query, parts: Sequence[Items], wanted: Seen, told: frozenset[str]
+    engine: Engine, query: Query, parts: Sequence[Items], wanted: Seen, fields: frozenset[str]
 ) -> bool:
     if query.by != "time":
         probe = Probe(query.size, query.slide, tuple(chain.from_iterable(parts)))
-        said = foretold(engine, probe, query.agg, "rows")
-        return said is not None and answer_of(said, told) == wanted
+        predicted = foretold(engine, probe, query.agg, "rows")
+        return predicted is not None and answer_of(predicted, fields) == wanted
     machine = Machine(engine, query)
     results: list[Shown] = []
     seen: Seen = ()
@@ -164,7 +164,7 @@ def _would_show(
             Shown(rounded(one.value), one.start, one.end, one.step)
             for one in machine.feed(part).shown
         )
-        seen = answer_of(results, told)
+        seen = answer_of(results, fields)
         if seen != wanted[: len(seen)]:
             return False
     return seen == wanted

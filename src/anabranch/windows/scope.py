@@ -6,7 +6,7 @@ window at t is the open one that started first; the scope at t is what of it has
 windows, when the slide exceeds the size, the scope is empty (erratum S18).  Instants may be
 negative (erratum S10).
 
-`Start` says where the first window starts, t0, which differs from system to system:
+`Start` is where the first window starts, t0, which differs from system to system:
 
 * `anchor="first"`: by the first tuple.  Backward (each slide ends a window): the first window
   ends with the first tuple, `t0 = first - size`.  Forward: it starts with it, `first - 1`.

@@ -2,7 +2,7 @@
 
 * `Arrival(time, value, arrived=, batch=)` is one tuple, as a user gives it; a pair
   `(time, value)` stands for `Arrival(time, value)`.
-* `Stable(time)` between tuples says that application time has reached `time` although no tuple
+* `Stable(time)` between tuples: application time has reached `time` although no tuple
   came: the dummy tuple that the paper injects (B.1.2).  It is never part of a content.
 * `read` checks them all and numbers the tuples from 1; afterwards only the order counts.
 
@@ -31,7 +31,7 @@ from anabranch.model import Stable
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One tuple: when it is true (`time`), what it says, when it came, in which batch."""
+    """One tuple: its application time, its value, its arrival time and its batch."""
 
     time: int
     value: object
@@ -76,31 +76,31 @@ class BatchNumbers:
     """Batches numbered from 1 (erratum S9), whatever the user called them."""
 
     number: int = 0
-    told: int | None = None
+    given: int | None = None
 
-    def take(self, told: int | None, place: int | None = None) -> int:
+    def take(self, given: int | None, place: int | None = None) -> int:
         """The number of the next tuple's batch; without a word it is a batch of its own."""
-        if told is not None and self.told is not None and told < self.told:
+        if given is not None and self.given is not None and given < self.given:
             where = "a tuple" if place is None else f"item {place}"
             message = (
-                f"{where} has batch {told} after batch {self.told}; "
+                f"{where} has batch {given} after batch {self.given}; "
                 "batches must not go back (Definition 3)"
             )
             raise InputError(message)
-        if told is None or told != self.told:
+        if given is None or given != self.given:
             self.number += 1
-        self.told = told
+        self.given = given
         return self.number
 
     def to_state(self) -> list[int | None]:
         """Plain values, for JSON."""
-        return [self.number, self.told]
+        return [self.number, self.given]
 
     @classmethod
     def from_state(cls, state: list[int | None]) -> "BatchNumbers":
-        """What `to_state` told."""
-        number, told = state
-        return cls(number or 0, told)
+        """Restore the result of `to_state`."""
+        number, given = state
+        return cls(number or 0, given)
 
 
 def read(given: Iterable[Given]) -> list[Item]:
@@ -109,10 +109,10 @@ def read(given: Iterable[Given]) -> list[Item]:
     tuples = [one for one in arrivals if isinstance(one, Arrival)]
     batched = [one.batch is not None for one in tuples]
     timed = [one.arrived is not None for one in tuples]
-    for name, told in (("a batch", batched), ("an arrival time", timed)):
-        if any(told) and not all(told):
+    for name, present in (("batch", batched), ("arrival time", timed)):
+        if any(present) and not all(present):
             message = (
-                f"tuple {told.index(False) + 1} has no word on {name}, others have; "
+                f"tuple {present.index(False) + 1} has no {name}, others have one; "
                 "give it for all tuples or for none"
             )
             raise InputError(message)
@@ -169,7 +169,7 @@ def rows_of(items: Iterable[Item]) -> list[Row]:
 
 
 def require_order(items: Sequence[Item], why: str) -> None:
-    """Raise unless no item is earlier than what was said before it."""
+    """Raise if an item is earlier than one before it."""
     reached: int | None = None
     for place, item in enumerate(items, start=1):
         time = int(item.time)
@@ -206,7 +206,7 @@ def synchronised(
 ) -> list[Given]:
     """The stream with a stable wherever the clock, less `delay`, is ahead of the tuples.
 
-    Times and arrival times are on one clock, which is looked at `every` so many units, and
+    Times and arrival times are on one clock, which is read every `every` units, and
     after the last tuple `until` that time (B.1.2).  A tuple that comes more than `delay` after
     its time is behind a stable, and refused where order is needed.
 
@@ -220,17 +220,17 @@ Arrival(time=9, value='b', arrived=9, batch=2)]
     clock: int | None = None
     for row in rows_of(read(given)):
         if reached is not None and clock is not None:
-            reached = _tell_time(
+            reached = _advance_time(
                 result, range(clock + every, row.arrived, every), delay, reached
             )
         result.append(Arrival(row.time, row.value, row.arrived, row.batch))
         clock, reached = row.arrived, max(row.time, row.time if reached is None else reached)
     if until is not None and reached is not None and clock is not None:
-        _tell_time(result, range(clock + every, until + 1, every), delay, reached)
+        _advance_time(result, range(clock + every, until + 1, every), delay, reached)
     return result
 
 
-def _tell_time(result: list[Given], looks: range, delay: int, reached: int) -> int:
+def _advance_time(result: list[Given], looks: range, delay: int, reached: int) -> int:
     for look in looks:
         if look - delay > reached:
             reached = look - delay

@@ -8,7 +8,7 @@ difference are in `same`, least change first; each other one has the smallest st
 it differs.
 
 "The same" is the values in their order, as the paper prints them; with `compared="windows"`
-the windows too.  It was looked at up to a bound, which `checked` tells; it is not proved.
+the windows too.  It was looked at up to a bound, which is in `checked`; it is not proved.
 
 Papers: SECRET C.
 
@@ -50,18 +50,18 @@ class Setting:
             "slide": query.slide,
         }
         if progress is not None:
-            told = {
+            options = {
                 "delay": progress.delay,
                 "lateness": progress.lateness,
                 "offset": self.engine.start.offset,
             }
-            found |= {key: told[key] for key in told if key in self.engine.options}
+            found |= {key: options[key] for key in options if key in self.engine.options}
         return found
 
     def __str__(self) -> str:
-        told = self.to_dict()
-        name = told.pop("engine")
-        return ", ".join([name, *(f"{key} {_show(value)}" for key, value in told.items())])
+        shown = self.to_dict()
+        name = shown.pop("engine")
+        return ", ".join([name, *(f"{key} {_show(value)}" for key, value in shown.items())])
 
 
 def _show(value: object) -> str:
@@ -136,10 +136,10 @@ class Translation:
 
     def __str__(self) -> str:
         asked = f"{self.source.name}, size {self.query.size}, slide {self.query.slide}"
-        said = f"no difference on {self.checked}" if self.same else "no candidate is the same"
+        result = f"no difference on {self.checked}" if self.same else "no candidate is the same"
         same = [f"  {one}" for one in self.same]
         differ = [f"  {one}" for one in self.differ]
-        parts = [f"{asked}: {said}", *same, *(["differ:", *differ] if differ else [])]
+        parts = [f"{asked}: {result}", *same, *(["differ:", *differ] if differ else [])]
         return "\n".join(parts)
 
 
@@ -206,8 +206,8 @@ def _variants(target: Engine, source: Engine, slide: int, late: int) -> Iterator
     if "offset" not in target.options:
         offsets = {target.start.offset: None}
     for delay, lateness, offset in product(delays, latenesses, offsets):
-        told = replace(progress, delay=delay, lateness=lateness)
-        yield replace(target, start=replace(target.start, offset=offset), progress=told)
+        moved = replace(progress, delay=delay, lateness=lateness)
+        yield replace(target, start=replace(target.start, offset=offset), progress=moved)
 
 
 def _tried(

@@ -5,7 +5,7 @@ states keep their rows in blocks of numbers, and each block in parts of its own.
 its changes (its `mark`); a block remembers when a row of it was last changed, and when one last
 got a payload, so a save knows what is older than the one before.
 
-The control says which change of each block it needs, and a part says which change it has: parts
+The control part lists the change number of each block, and each part has its own: parts
 that do not belong together are refused by name.  A part that the control does not name is not
 looked at, so a part may be deleted late.
 """
@@ -37,7 +37,7 @@ EVERYTHING: Final = -1
 
 BLOCK_BITS: Final = 10
 BLOCK: Final = 1 << BLOCK_BITS
-"""So many numbers share their parts."""
+"""The number of rows in one block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class Blocks:
         self.held[at] += count
 
     def forget(self, since: int, mark: int) -> None:
-        """All is saved up to `mark`, and nobody will ask again what was empty at `since`."""
+        """All is saved up to `mark`; what was empty at `since` is no longer needed."""
         self._saved = mark
         self._keep((self.held > 0) | (self.changed > since))
 
@@ -179,7 +179,7 @@ class Block:
 
 
 def with_mark(mark: int, table: pa.Table, *more: pa.Table) -> bytes:
-    """A part that says which change it has."""
+    """A part with the number of its change."""
     return write_tables(table.replace_schema_metadata({"mark": str(mark)}), *more)
 
 

@@ -29,7 +29,7 @@ _TYPES: Final = {
     np.dtype(np.int32): pa.int32(),
     np.dtype(np.int64): pa.int64(),
 }
-_START_ANEW: Final = "start with a new checkpoint and output folder"
+_START_NEW: Final = "start with a new checkpoint and output folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class StateKind:
             message = (
                 f"{self.operator}: the state is '{kind}' version {version}, this program reads "
                 f"'{self.name}' version {self.version}; continue with the version "
-                f"that wrote it, or {_START_ANEW}"
+                f"that wrote it, or {_START_NEW}"
             )
             raise StateError(message)
 
@@ -73,7 +73,7 @@ class StateKind:
                 f"{self.operator}: the state has {header['time']} times and the payload "
                 f"{_show(payload.schema)}, the input has {schema.time.value} times and "
                 f"{_show(schema.payload)}; the columns of a running {self.operator} cannot "
-                f"change, {_START_ANEW}"
+                f"change, {_START_NEW}"
             )
             raise StateError(message)
 
@@ -93,7 +93,7 @@ class Streams:
         except (pa.ArrowInvalid, OSError) as error:
             message = (
                 f"{self._kind.operator}: the bytes are not a state of '{self._kind.name}' "
-                f"({error}); the checkpoint is damaged or not ours; {_START_ANEW}"
+                f"({error}); the checkpoint is damaged or not ours; {_START_NEW}"
             )
             raise StateError(message) from error
 
@@ -106,7 +106,7 @@ class Streams:
 
 
 def kind_of(data: bytes) -> str | None:
-    """The kind of state that these bytes say they are; None if they do not."""
+    """The kind of state in the header of these bytes; None if there is no header."""
     try:
         with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
             kind = (reader.schema.metadata or {}).get(b"kind")

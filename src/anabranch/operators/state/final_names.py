@@ -19,10 +19,10 @@ Two payloads with the same start and the same 128 bits would be taken for one he
 here; the price of that accident is an element counted as absorbed instead of late.
 
 In parts `names/K` has the names with the numbers of block K.  A block that is full is never
-written again.  A part may hold names that were forgotten since; the control says which is the
+written again.  A part may hold names that were dropped since; the control part has the
 first that counts, and which number comes next.
 
-Papers: none; LMerge V-C only says that a missing element is not on the output.
+Papers: none; LMerge V-C only states that a missing element is not on the output.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ with the columns
                     FOREVER_UNITS if none has before the stream ends
 
 An event is a row of numbers in the log, the first two of which are its start and end.  A step
-reads the events of the groups that it touches and writes them anew; nothing else is looked at.
+reads the events of the groups that it touches and rewrites them; other groups are not read.
 What is overwritten is garbage; the log is compacted when more than half of it is.  Groups that
 are due are found by a queue, so a frontier that moves costs what it is due for, and nothing for
 what stays.
@@ -129,7 +129,7 @@ class Groups:
     def pop_due(self, frontier: int) -> Ints:
         """The groups that a frontier here has something to do with, ascending, once each.
 
-        They are not due again before `write` says when.
+        They are not due again until `write` schedules them.
         """
         popped = self.due.pop_before(frontier)
         if frontier == FOREVER_UNITS:

@@ -1,7 +1,7 @@
 """What a lane remembers, in a file: the same values that Spark's state store would have.
 
 A run that changes its number of lanes leaves Spark's store: its lanes are read from there,
-laid out anew (`anabranch.spark.lane.redistribute`), and written to a file each.  A lane that
+redistributed (`anabranch.spark.lane.redistribute`), and written to a file each.  A lane that
 has nothing in the store of the new checkpoint begins with its file, and saves all of it there
 when its first trigger ends.
 

@@ -38,7 +38,7 @@ class Received:
     file: Ints
 
     def origin(self, rows: Ints) -> tuple[list[str | None], list[int | None]]:
-        """The file (or whatever the order columns say) and the row of some elements."""
+        """The file (or the values of the order columns) and the row of some elements."""
         places = take(self.places, rows)
         names = places.column_names
         if not names:
@@ -166,7 +166,7 @@ def _stable(time: int, schema: ElementSchema) -> Batch:
         [pa.nulls(1, field.type) for field in schema.payload], schema=schema.payload
     )
     start = np.array([time], np.int64)
-    # Nobody reads the hash of a stable; without one, those of the elements would be dropped.
+    # The hash of a stable is not used; without one, those of the elements would be dropped.
     hashes = np.zeros((1, 2), np.uint64)
     kind = np.array([STABLE], np.int8)
     return Batch(schema, kind, start, nothing, nothing, payload, hashes=hashes)

@@ -1,8 +1,8 @@
-"""Lanes laid out anew: what M lanes remember after a trigger, as N lanes.
+"""Redistribute lanes: the states of M lanes after a trigger become those of N lanes.
 
 Each former lane is split into a share for each new one, and each new lane unites its shares.
 So no process ever holds more than one lane, as it was or as it becomes.  An operator states by
-its contract (`Redistributes`) that its states can be laid out anew; others are refused by name.
+its contract (`Redistributes`) that its states can be redistributed; others are rejected.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ def require_redistributes(pipeline: Pipeline) -> None:
         if not isinstance(one.operator, Redistributes):
             message = (
                 f"the step '{one.id}' ({one.operator.name}) cannot change its lanes: its "
-                "states are not made for it; start anew in new folders"
+                "states do not support it; start a new run in new folders"
             )
             raise UsageError(message)
 

@@ -4,10 +4,10 @@ Spark gives a lane's next task to any idle worker.  A copy that only the worker 
 could use would be lost at every second trigger of two lanes.  So the arrays of a copy lie in
 memory that other workers can map (`memfd`), and a small note, a file named by the nonce of the
 save, has its address: whoever holds the nonce of the committed state removes the note and
-continues with the very same memory.  Nothing is copied but arrays that a step made anew.
+continues with the same memory.  Only arrays that a step has allocated are copied.
 
 * A note is taken by renaming it, so by one process only; also the worker that wrote it must
-  take it.  From then on the memory may change, and nobody else can come to it.
+  take it.  From then on the memory may change, and no other process has access to it.
 * A step that fails leaves no note: its half-changed copy is never seen.
 * A nonce is used once: a note fits the save that Spark committed, or none.
 * The memory goes with the last process that has it; what stays behind is a small file.
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 VARIABLE: Final = "ANABRANCH_WARM"
 
 WARM_COPIES: Final = 8
-"""So many lanes are kept warm by one worker; a copy takes as much memory as the state."""
+"""The number of lane states that one worker caches; a copy is as large as the state."""
 
 _LARGE: Final = 1 << 14
 """Arrays below this many bytes travel in the note itself."""

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROW_BYTES = 100
-"""So many bytes a row counts for at least: a narrow one costs more memory than it has bytes."""
-NO_REPLICA = "replica is null: nobody knows whose element it is"
-_NOBODY = "(none)"
+"""A row counts for at least this number of bytes: a narrow one needs more than its values."""
+NO_REPLICA = "the column replica is null, expected the name of a replica"
+_UNNAMED = "(none)"
 _GATHERED_BYTES = 1 << 22
 _KIND_BITS = 2
 """Bits of a code that are the kind; the highest value is no kind."""
@@ -102,7 +102,7 @@ def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
 
 def _unused(df: "DataFrame") -> str:
     """The name of a column that no payload has."""
-    taken = {name.lower() for name in df.columns}  # Spark does not tell cases apart
+    taken = {name.lower() for name in df.columns}  # Spark ignores letter case
     return next(name for n in range(len(taken) + 1) if (name := f"__kind_{n}") not in taken)
 
 
@@ -140,7 +140,7 @@ def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     with spilling(spec.depot) as spill:
-        # Spark's side of a task stands still while nobody reads: so the next rows are read.
+        # Spark's side of a task blocks while its output is not read: prefetch the next rows.
         for part, rows in enumerate(prefetch(_gathered(batches))):
             table = rows.rename_columns(spec.columns) if spec.columns else rows
             parcels = pack_table(spec, table, f"{partition:08d}", part)
@@ -234,7 +234,7 @@ def _facts(
     for name, count in counts.items():
         mine = [row for row in refused if row.replica == name]
         base = _base(name, partition, part)
-        if name == _NOBODY:
+        if name == _UNNAMED:
             base = replace(base, entry="note")
         parcels += announced(base, spec.lanes, count, mine, size=count * each)
     return parcels
@@ -256,5 +256,5 @@ def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
     number = order.pop() if order and isinstance(order[-1], int) else None
     if spec.names:
         row[REPLICA] = spec.names[row[REPLICA]]
-    replica = _NOBODY if row[REPLICA] is None else row[REPLICA]
+    replica = _UNNAMED if row[REPLICA] is None else row[REPLICA]
     return refuse(replica, "/".join(map(str, order)) or None, number, reason, row)

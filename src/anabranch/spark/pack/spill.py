@@ -6,7 +6,7 @@ the lane maps that file into its memory.  Between machines there is no depot: pa
 
 A parcel is a function of a trigger's input, so nothing here needs to outlive the trigger: the
 driver empties the depot when the trigger is written.  A trigger that is run again packs again,
-under names that nobody used before.  What a killed process left goes with the next trigger.
+under unique names.  Files of a killed process are removed with the next trigger.
 """
 
 import shutil

@@ -395,7 +395,7 @@ def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> No
 
 def _warn_of_kafka(columns: Sequence[str], where: str) -> None:
     left = [c for c in _OF_KAFKA if c in columns]
-    if "timestampType" in left:  # the one name that nobody else gives
+    if "timestampType" in left:  # a name that only Kafka's source has
         warnings.warn(
             f"{where}: {', '.join(left)} of Kafka's source are payload here; where they differ "
             "between copies, no two events are equal: drop them",

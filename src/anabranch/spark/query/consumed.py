@@ -89,7 +89,7 @@ def _without_needed(by_replica: Sequence[Sequence[Path]], free: set[Path]) -> li
     stays = {file for file in every if file not in free}
     stays |= {files[-1] for files in by_replica if files}
     if _schema(every, stays) != wanted:
-        stays |= _telling(every)
+        stays |= _notes_of(every)
     if _schema(every, stays) != wanted:
         return []  # whatever the reason is, a restart would see other columns
     return [file for file in every if file not in stays]
@@ -100,7 +100,7 @@ def _schema(every: Sequence[Path], some: set[Path]) -> pa.Schema:
     return schema_of([file for file in every if file in some])
 
 
-def _telling(every: Sequence[Path]) -> set[Path]:
+def _notes_of(every: Sequence[Path]) -> set[Path]:
     """Few files that show all columns and types: the first, and who adds to those before."""
     found = [every[0]]
     for file in reversed(every):

@@ -41,7 +41,7 @@ CONSUMED: Final = "consumed"
 FORMAT: Final = 1
 
 COMPACT_AT: Final = 1000
-"""So many consumed files are there before they are compacted while a query runs."""
+"""The number of consumed files at which they are compacted while a query runs."""
 
 ENTRIES: Final = (
     "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
@@ -273,7 +273,7 @@ class ControlLog:
 
 
 def groups(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
-    """Entries in their order, in groups whose pieces have at most so many bytes together.
+    """Entries in their order, in groups of at most `limit` bytes.
 
     A piece that is larger is the only one of its group.
     """

@@ -37,7 +37,7 @@ class Copies:
     """All replicas of a merge: DataFrames as one `stream`, and inboxes.
 
     `names` are the replicas of DataFrames that are known before a row is read.  `schema` is
-    that of one replica's elements: nothing tells copies apart any more.
+    that of one replica's elements, without the column `replica`.
     """
 
     stream: Stream | None
@@ -191,7 +191,7 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     if not properties and stream is not None:
         properties = {"every replica": stream.properties}
     schema = facts[0].schema if stream is None else stream.schema_in_lanes
-    # A column may name replicas that nobody has seen yet.
+    # A column may name replicas that have sent no row yet.
     lifetimes = tuple(
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHARES: Final = "shares"
 _REPORT: Final = "report string"
 _PARTS_AT_ONCE: Final = 16
-"""So many parts cross from Spark together: each may have megabytes."""
+"""The number of parts that are fetched from Spark at a time: each may have megabytes."""
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Lease:
         return not self.released and now - self.at < EXPIRES and not self._is_dead()
 
     def _is_dead(self) -> bool:
-        """Whether it was a process of this machine that is gone; of others nobody knows."""
+        """Whether it was a process of this machine that has ended; of others it is unknown."""
         if self.host != socket.gethostname():
             return False
         try:

@@ -1,10 +1,9 @@
-"""The progress of every query that has a merge in it, through Spark's own observed metrics.
+"""The progress of every query with a merge, through Spark's own observed metrics.
 
-The lanes' records pass by an `observe` on their way to the sink, whatever the sink is: so they
-are in `query.lastProgress["observedMetrics"]` and in what any `StreamingQueryListener` gets,
-also where a view is written by Spark's own writers, and on Spark Connect.  Each lane's record
-is a maximum over rows of which the lane makes one per trigger: a task that is run again, or
-rows that are read twice, change nothing.
+An `observe` step between lanes and sink collects the lanes' records for any sink.  They are in
+`query.lastProgress["observedMetrics"]` and in the events of any `StreamingQueryListener`, also
+where a view is written by Spark's own writers, and on Spark Connect.  Each metric is a maximum
+over rows of which a lane emits one per trigger, so retried tasks do not change it.
 
 `progress` reads them; `listener` calls a function with them.
 """
@@ -25,11 +24,11 @@ log = logging.getLogger(__name__)
 
 
 def progress(query: Any) -> list[dict[str, Any]]:
-    """What the last trigger with rows did, for each merge in a query (nearly always one).
+    """The counts of the last trigger with rows, one record for each merge in a query.
 
-    `query` is a query of Spark's, what `start` of a merge returns, or a progress that Spark
-    gives (`query.lastProgress`, `event.progress`).  The list is empty before the first trigger,
-    and for a query without a merge.  docs/guide/progress.md documents each field.
+    `query` is a Spark `StreamingQuery`, an `ab.RunningQuery`, or Spark's progress
+    (`query.lastProgress`, `event.progress`).  The list is empty before the first trigger, and
+    for a query without a merge.  docs/guide/progress.md documents each field.
     """
     from anabranch.spark.query.running import RunningQuery
 
@@ -113,8 +112,8 @@ def _latest(query: Any) -> Iterator[Mapping[str, Any]]:
 def listener(function: Callable[[dict[str, Any]], None]) -> "StreamingQueryListener":
     """A listener for `spark.streams.addListener`: calls a function after every trigger.
 
-    It is called once for each merge in each query of the session, with what `progress` gives.
-    An error in it is put into the log; it stops no query.
+    It is called once for each merge in each query of the session, with a record as in
+    `progress`.  An error in it is logged and does not stop the query.
     """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -123,7 +122,7 @@ def listener(function: Callable[[dict[str, Any]], None]) -> "StreamingQueryListe
             """Nothing was done yet."""
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            """Spark tells what a trigger did."""
+            """Call the function with the record of the trigger."""
             for one in progress(event.progress):
                 try:
                     function(one)

@@ -54,7 +54,7 @@ class DriverLock:
         os.pwrite(self._handle, json.dumps(_myself()).encode(), 0)
 
     def release(self) -> None:
-        """Let others drive; the file stays, so that nobody locks one that is being removed."""
+        """Release the lock; the file stays, since its removal would race with others."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

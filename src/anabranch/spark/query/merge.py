@@ -279,7 +279,7 @@ class Merged:
 
     @property
     def waits_for(self) -> float | None:
-        """So many seconds a copy may hold the output back; None: nobody is waited for."""
+        """The seconds that the output waits for a slow replica; None: it does not wait."""
         policy = Policy.parse(self.policy)
         return self.asked.wait_wall if policy.gaps else None
 
@@ -477,7 +477,7 @@ class Merged:
         return made.of(in_lanes(self.parcels(), spec), keeper)
 
     def _entries(self) -> "DataFrame | None":
-        """All files that are in the inboxes now, as entries of a log that nobody keeps."""
+        """All files that are in the inboxes now, as entries of a temporary control log."""
         if not self.copies.inboxes:
             return None
         log = ControlLog(None)

@@ -33,7 +33,7 @@ class _Waiting:
 
 @dataclass
 class Patience:
-    """Decides whom to pass over; `look` is called again and again."""
+    """Selects replicas to pass over; `look` is called at an interval."""
 
     limit: float
     _copies: dict[str, _Waiting] = field(default_factory=dict)

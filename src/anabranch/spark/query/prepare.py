@@ -50,7 +50,7 @@ LEDGERS: Final = "published"
 """The folder in a checkpoint with a ledger for each folder that the run writes."""
 
 _SHOWN: Final = 5
-"""So many missing files are named in an error."""
+"""The number of missing files that an error names."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Prepared:
 
     @property
     def apart(self) -> dict[str, str]:
-        """Where rows are that were not merged, and what tells of events that were left out."""
+        """The folders of rows that were not merged, and the text on events left out."""
         if self.output is None:
             late = str(self.late) if isinstance(self.late, str | Path) else "the sink of late="
             kept = {LATE: late, VIOLATIONS: late}

@@ -104,14 +104,14 @@ def last_begun(checkpoint: Path, run: Run) -> int:
 
 
 def new_id() -> str:
-    """A run id that nobody else has."""
+    """A unique run id."""
     return uuid.uuid4().hex
 
 
 def find(checkpoint: Path, output: Path | None = None) -> Run | None:
     """The run that the folders belong to; None if they are new; else a `StateError`.
 
-    Without an output folder the checkpoint alone tells.
+    Without an output folder the checkpoint alone decides.
     """
     found = _find_alone(checkpoint) if output is None else _find_both(output, checkpoint)
     if found is None:
@@ -120,7 +120,7 @@ def find(checkpoint: Path, output: Path | None = None) -> Run | None:
         began = "with an output folder" if found.has_output else "without an output folder"
         message = (
             f"{checkpoint}: this run was started {began}, where the records of its triggers "
-            "are; start it again as before, or start anew in new folders"
+            "are; start it again as before, or start a new run in new folders"
         )
         raise StateError(message)
     require_written(output or checkpoint, checkpoint, found)
@@ -227,7 +227,7 @@ def is_unused(folder: Path) -> bool:
 
 
 def require_written(output: Path, checkpoint: Path, run: Run) -> None:
-    """Reject an output that lacks what its checkpoint says was written last, and the reverse.
+    """Reject an output without the last trigger of its checkpoint, and the reverse.
 
     Spark notes a trigger in `offsets` before it runs and in `commits` after it was written.
     """
@@ -235,12 +235,12 @@ def require_written(output: Path, checkpoint: Path, run: Run) -> None:
     there = record_file(output / PROGRESS, committed)
     if committed >= 0 and not there.exists():
         message = (
-            f"{output}: the checkpoint {checkpoint} says that trigger {committed} was written, "
+            f"{output}: the checkpoint {checkpoint} has committed trigger {committed}, "
             f"but {there} is not there: rows of the output were removed; restore the folder, "
             "or name a new output and a new checkpoint: then all of the input is merged again"
         )
         raise StateError(message)
-    # Spark would begin the trigger anew on a state that has seen its first attempt.
+    # Spark would retry the trigger on a state that includes its first attempt.
     ahead = record_file(output / PROGRESS, begun + 1)
     if ahead.exists():
         message = (
@@ -267,8 +267,8 @@ def require_same(found: Run, wanted: Run, where: Path | str) -> None:
         was, now = _fixed(found, name), _fixed(wanted, name)
         if was != now:
             message = (
-                f"{where}: this run was started with {name} = {_show(was)}, now it is asked "
-                f"to go on with {_show(now)}; {why}keep it as it was, or start anew in new "
+                f"{where}: this run was started with {name} = {_show(was)}, but this start has "
+                f"{_show(now)}; {why}keep the value of the run, or start a new run in new "
                 "folders"
             )
             raise StateError(message)

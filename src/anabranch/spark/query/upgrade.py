@@ -1,14 +1,14 @@
-"""`ab.upgrade`: a run that goes on in another number of lanes, with nothing lost or doubled.
+"""`ab.upgrade`: change the number of lanes of a run, without losing or duplicating a row.
 
-The lanes are read from Spark's state store, laid out anew and written to files, beside a
-control log that goes on after the last entry that they have taken: together they are the next
-*generation* of the run, in a folder of its own in the checkpoint.  Nothing of the run as it is
-changes until all of it is there.  Then one rename, of the record of the run, puts it in force.
-A process that is killed before has done nothing, one that is killed later has done all: what is
-left of the other generation is removed while the run goes on.
+The states are read from Spark's state store, redistributed and written to files, with a control
+log that continues after the last consumed entry.  Together they are the next *generation* of
+the run, in a folder of its own in the checkpoint.  The upgrade is atomic: one rename of the run
+record puts the complete generation in force.  A process that is killed before the rename has
+changed nothing; after it, the run is upgraded.  The files of the other generation are removed
+while the run continues.
 
-`seq`, the numbers of triggers, the totals and the output go on.  A trigger that was begun and
-not committed begins again, in the new lanes, with the same input and the same number.
+`seq`, trigger numbers, totals and output continue.  A trigger that was started and not
+committed is retried in the new lanes, with the same input and the same number.
 
 Only a run whose replicas are all in inboxes can change its lanes: our control log has what was
 consumed.  How far a DataFrame was read is known to Spark's own source alone, and no new
@@ -143,7 +143,9 @@ def _pipeline(run: runs.Run) -> Pipeline:
     union = UnionOperator(schema)
     if run.case == union.name:
         return (PipelineStep(union.name, union),)
-    message = f"ab.upgrade: the run is a {run.case}, which cannot change its lanes; start anew"
+    message = (
+        f"ab.upgrade: the run is a {run.case}, which cannot change its lanes; start a new run"
+    )
     raise UsageError(message)
 
 
@@ -160,7 +162,7 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
         raise UsageError(message)
     if run.generation == 0 and runs.last_entry(folder / "commits") < 0:
         message = (
-            f"ab.upgrade: {folder}: nothing has been merged here yet; start anew in new "
+            f"ab.upgrade: {folder}: nothing has been merged here yet; start a new run in new "
             f"folders with lanes={lanes}"
         )
         raise StateError(message)

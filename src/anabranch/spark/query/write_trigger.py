@@ -1,7 +1,7 @@
 """What happens at the end of a trigger: every sink gets its rows, the records come last.
 
 Spark calls `TriggerWriter.write` with the lanes' rows, again with the same id after a crash.
-All sinks write before the first of them commits; the records of the trigger, which say that it
+All sinks write before the first of them commits; the records of the trigger, which mark that it
 was written, come last.  A writer is plain data: on Spark Connect it is pickled and runs beside
 the server.
 """

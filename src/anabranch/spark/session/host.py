@@ -117,7 +117,7 @@ def heap_options(memory: str) -> str:
     ('-XX:G1HeapRegionSize=16m', '-XX:G1HeapRegionSize=2m')
     """
     found = re.fullmatch(r"(\d+)([mg]?)b?", memory.strip().lower())
-    if found is None:  # Spark says what is wrong with it
+    if found is None:  # Spark reports what is wrong with it
         return ""
     mebibytes = int(found[1]) << (10 if found[2] == "g" else 0)
     largest = min(32, max(1, mebibytes // 256))

@@ -32,7 +32,7 @@ OLDEST = 17
 """The oldest Java that Spark 4 runs on."""
 
 LOG_VARIABLE = "ANABRANCH_SPARK_LOG"
-"""The environment variable that tells the script where output goes."""
+"""The environment variable with the output path of the script."""
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class JavaHome:
 
     @property
     def major(self) -> int:
-        """The version as people say it: 17 for 17.0.15, 8 for 1.8.0_402."""
+        """The major version: 17 for 17.0.15, 8 for 1.8.0_402."""
         return major(self.version)
 
 
@@ -152,7 +152,9 @@ def _look(origin: str, java: Path) -> _Candidate:
         return _Candidate(origin, refused=f"{java} is not there or cannot be run")
     version = _read_release(java) or _ask(java)
     if version is None:
-        return _Candidate(origin, refused=f"{java} does not say its version; it may be a stub")
+        return _Candidate(
+            origin, refused=f"{java} does not print its version; it may be a stub"
+        )
     if major(version) < OLDEST:
         return _Candidate(origin, refused=f"{java} is Java {version}, older than {OLDEST}")
     return _Candidate(origin, java=java.absolute(), version=version)

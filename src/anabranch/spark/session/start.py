@@ -3,7 +3,7 @@
 `session()` gives a local Spark that keeps its state in RocksDB, thinks in UTC, talks only to
 this machine, runs its Python workers with this very interpreter, and writes its log to a
 file (`log_file()`) instead of the terminal. A session that runs already is used as it is, if
-its settings can carry a stream; `check_session` says which cannot, and what to set.
+its settings fit; `check_session` names the settings that do not, with the values to set.
 """
 
 import contextlib
@@ -138,7 +138,7 @@ def _remedy(spark: "SparkSession", name: str, wanted: str, why: str) -> str:
 
 
 def _compare(running: "SparkSession", asked: Mapping[str, str]) -> None:
-    """Refuse a running session that is not what was asked for: Spark would not say so."""
+    """Reject a running session with other settings: Spark would silently return it."""
     for name, wanted in asked.items():
         came = running.conf.get(name, None)
         if came != wanted:
@@ -298,8 +298,8 @@ def _log_options(spark_log: Path) -> str:
 def _explain(problem: Exception, spark_log: Path) -> str:
     """Why Spark did not start: its own words, the end of its log, and where the rest is."""
     lines = spark_log.read_text(errors="replace").splitlines()
-    telling = [line for line in lines if not line.startswith("\tat ")][-8:]
-    tail = "\n".join(f"  | {line}" for line in telling) or "  | (nothing)"
+    last = [line for line in lines if not line.startswith("\tat ")][-8:]
+    tail = "\n".join(f"  | {line}" for line in last) or "  | (nothing)"
     # A Java error has its message on the second line; pages of stack and causes follow.
     first = [line.strip(" :") for line in str(problem).splitlines() if line.strip()]
     reason = " ".join(line for line in first[:2] if not line.startswith("\tat"))

@@ -1,6 +1,6 @@
 """Rows that were not merged, kept in files by the worker that has them.
 
-For a view that is written by Spark's own writers: nobody else would keep them.  A file's name
+For a view that is written by Spark's own writers, which would drop them.  A file's name
 is made of channel, step and lane, so a step that is run again writes the same file again.
 """
 

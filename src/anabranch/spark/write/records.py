@@ -19,7 +19,7 @@ from anabranch.sinks.published import tail_of
 from anabranch.spark.progress import LaneRecord, Totals
 
 KEPT: Final = 1000
-"""Records of so many triggers are kept before the last snapshot of the totals."""
+"""The number of triggers whose records are kept before the last snapshot of the totals."""
 
 SNAPSHOT_EVERY: Final = 100
 """Triggers between two snapshots of the totals."""
