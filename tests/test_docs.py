@@ -136,7 +136,9 @@ def test_public_names_are_all_there_and_on_the_page() -> None:
         assert f"`{name}`" in page, name
 
 
-PUBLIC = {f"anabranch{part}" for part in ("", ".errors", ".model", ".testing", ".windows")}
+PUBLIC = {
+    f"anabranch{part}" for part in ("", ".clocks", ".errors", ".model", ".testing", ".windows")
+}
 """What a guide may import; what is inside is for `docs/internals`."""
 
 

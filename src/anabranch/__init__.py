@@ -10,7 +10,8 @@ The names of this package are those for daily work, `import anabranch as ab`:
     errors     AnabranchError; the others are in `ab.errors`
 
 Submodules: `ab.model` (elements, histories, the text notation), `ab.windows` (window semantics
-of other engines), `ab.testing` (strategies, assertions, engines for tests), `ab.errors`.
+of other engines), `ab.clocks` (heartbeats for plain rows), `ab.testing` (strategies,
+assertions, engines for tests), `ab.errors`.
 
 Layers, inner to outer; imports point inwards:
 
@@ -18,6 +19,7 @@ Layers, inner to outer; imports point inwards:
     model      the meaning of a stream, in plain Python; tests compare everything with it
     windows    the results of a window query on other engines (SECRET), in plain Python
     batch      elements as Arrow and NumPy columns
+    clocks     heartbeats and stables for sources that send plain rows
     operators  merge, union, normalise, cleanse, finalize
     sources    files, inboxes, DataFrames to elements
     spark      the runtime on Structured Streaming
@@ -30,7 +32,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from anabranch import errors, model, testing, windows
+    from anabranch import clocks, errors, model, testing, windows
     from anabranch.checker.compare import check
     from anabranch.errors import AnabranchError
     from anabranch.operators.merge.policy import Policy
@@ -56,6 +58,7 @@ __all__ = [
     "Stream",
     "Totals",
     "check",
+    "clocks",
     "elements",
     "errors",
     "events",
@@ -82,6 +85,7 @@ _HOMES = {
     "Stream": "anabranch.spark.pack.streams:Stream",
     "Totals": "anabranch.spark.progress:Totals",
     "check": "anabranch.checker.compare:check",
+    "clocks": "anabranch.clocks",
     "elements": "anabranch.spark.pack.streams:elements",
     "errors": "anabranch.errors",
     "events": "anabranch.spark.pack.streams:events",

@@ -5,6 +5,8 @@ is microseconds.  Months and years have no fixed length and are rejected.
 
 >>> to_units("10 minutes", TimeType.TIMESTAMP), to_units("20", TimeType.BIGINT)
 (600000000, 20)
+>>> to_units("4 minutes 10 seconds", TimeType.TIMESTAMP)
+250000000
 """
 
 import re
@@ -29,7 +31,7 @@ Shown: TypeAlias = int | str
 """A time as it is shown."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", re.IGNORECASE)
+_TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*(?=\d|$)", re.IGNORECASE)
 
 
 def to_units(text: str, time: TimeType, *, option: str = "duration") -> int:
@@ -42,9 +44,7 @@ def to_units(text: str, time: TimeType, *, option: str = "duration") -> int:
             f"as {option} 20; or ask for timestamps"
         )
         raise UsageError(message)
-    found = _TEXT.fullmatch(text)
-    unit = MICROSECONDS.get(found[2].lower()) if found else None
-    exact = Fraction(found[1]) * unit if found and unit else None
+    exact = _microseconds(text)
     if exact is None or exact.denominator != 1:
         message = (
             f"{option} {text!r}: for timestamps a duration is a number and a unit, whole "
@@ -52,6 +52,32 @@ def to_units(text: str, time: TimeType, *, option: str = "duration") -> int:
         )
         raise UsageError(message)
     return int(exact)
+
+
+def _microseconds(text: str) -> Fraction | None:
+    """The sum of a number and a unit, once or several times; None if the text is not that."""
+    found, at = Fraction(0), 0
+    while at < len(text) or not at:
+        part = _TEXT.match(text, at)
+        unit = MICROSECONDS.get(part[2].lower()) if part else None
+        if part is None or unit is None:
+            return None
+        found, at = found + Fraction(part[1]) * unit, part.end()
+    return found
+
+
+def show_span(microseconds: int) -> str:
+    """A duration as people and Spark write it, exact.
+
+    >>> show_span(250_000_000), show_span(0), show_span(1_500)
+    ('4 minutes 10 seconds', '0 seconds', '1 millisecond 500 microseconds')
+    """
+    parts, rest = [], abs(microseconds)
+    for unit, length in reversed([one for one in MICROSECONDS.items() if one[0] != "week"]):
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count} {unit}{'s' if count > 1 else ''}")
+    return ("-" if microseconds < 0 else "") + (" ".join(parts) or "0 seconds")
 
 
 def to_seconds(text: str, *, option: str) -> float:

@@ -1,0 +1,427 @@
+"""A clock over many sources, in columns: summaries in, heartbeats and one stable out.
+
+A `Clock` is a frozen specification: it pickles, travels to workers and is the same in every
+lane.  It makes a `ClockState`, which a lane keeps, saves in parts (`saved`) and changes in
+place:
+
+    step(summaries, now, paused=, blocked=, present=) -> Beat
+
+`now` is a time of the wall clock that is handed in; it never goes back.  The caller promises
+that every row that arrived up to `now`, of a source that is not blocked, is in this step or an
+earlier one.  The step takes all rows first, then makes what is due at `now` take effect (H5).
+
+* The same summaries and times give the same state, bit by bit: lines are folded in the order
+  of tick and source, whatever tasks they came from.
+* A heartbeat and the stable never go back, also if the bounds change at a restart.
+* A heartbeat is never above that of `reference.Heartbeats`, and equal to it if every instant
+  is a step, except that rows of one tick do not count as a sequence.
+* State is one line per unit (source or group) and the promises that are pending.
+
+Papers: Heartbeats 3, 3.4, 5, with errata H2 to H6, H18, H19; D3, D8, D13.
+
+>>> from anabranch.clocks.builders import disorder
+>>> from anabranch.clocks.summary import summarise
+>>> state = Clock(disorder(10)).empty()
+>>> beat = state.step(summarise(["a", "b"], [100, 90], [1, 1]), now=1)
+>>> beat.stable, str(beat.holder)
+(80, 'b (active): its rows move its heartbeat')
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
+from anabranch.clocks.bounds import AnyBounds, Bounds
+from anabranch.clocks.groups import group_rules
+from anabranch.clocks.promises import Count, Counts, Promises
+from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
+from anabranch.clocks.states import Look, State, decide, decide_all
+from anabranch.clocks.summary import Summaries
+from anabranch.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How heartbeats arise: the bounds, and what silence and odd times mean.
+
+    `idle_after` is a span of the wall clock; without it nothing is assumed of silent sources.
+    `groups` names the group of each source of `Bounds`.  `jump` guards times that have no
+    relation to the wall clock: a time more than that above all that was seen before moves
+    nothing (timestamps are guarded where they are summarised).
+    """
+
+    bounds: AnyBounds
+    idle_after: int | None = None
+    jump: int | None = None
+    resolution: int = 1
+    groups: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, units in (("idle_after", self.idle_after), ("jump", self.jump)):
+            if units is not None and units < 1:
+                message = f"{what} is {units}; expected 1 or more units, or nothing"
+                raise UsageError(message)
+        if self.resolution < 1:
+            message = f"the resolution of a clock is {self.resolution}; expected 1 or more"
+            raise UsageError(message)
+        if self.groups and not isinstance(self.bounds, Bounds):
+            message = "groups name the sources of Bounds; for sources alike use group_alike"
+            raise UsageError(message)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The bounds as they are used."""
+        if isinstance(self.bounds, Bounds):
+            if self.groups:
+                return group_rules(self.bounds, dict(self.groups))
+            return MatrixRules(self.bounds)
+        return AlikeRules(self.bounds)
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for the bounds: promises that others made are not kept."""
+        text = repr((self.bounds, self.groups))
+        return sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def needs_histogram(self) -> bool:
+        """Whether summaries for it must have histograms."""
+        return self.jump is not None
+
+    def empty(self) -> "ClockState":
+        """A state to which nothing has happened."""
+        return ClockState(self)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> "ClockState":
+        """The state that was saved; StateError if it is another kind or incomplete."""
+        from anabranch.clocks.saved import read_state
+
+        return read_state(self, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The source that the stable waits for, and why."""
+
+    name: str
+    state: State
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.state.word}): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a progress record shows of one unit."""
+
+    name: str
+    state: State
+    reason: str
+    heartbeat: int | None
+    greatest: int | None
+    silent_since: int
+
+
+@dataclass(frozen=True, eq=False)
+class Beat:
+    """What a step showed: heartbeats, the stable, and the reasons.
+
+    `stable` is None until every source that counts has a heartbeat; then one more than the
+    least of them, never less than before.  `moved`: it is higher than after the step before.
+    `ahead` are rows of this step that were too far in the future to move anything.
+    """
+
+    now: int
+    stable: int | None
+    moved: bool
+    names: Sequence[str]
+    heartbeat: Ints
+    greatest: Ints
+    states: Codes
+    silent_since: Ints
+    ahead: Ints
+    idle_after: int | None
+    holder: Holder | None
+
+    @property
+    def heartbeats(self) -> dict[str, int | None]:
+        """The heartbeat of each source or group; None: it promises nothing yet."""
+        values = map(_known, self.heartbeat.tolist())
+        return dict(zip(self.names, values, strict=True))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many sources are in each state."""
+        found = np.bincount(self.states, minlength=len(State))
+        return {state.word: int(found[state]) for state in State}
+
+    def report(self, at: int, show: Callable[[int], str] = str) -> Report:
+        """One unit, by its place."""
+        state = State(int(self.states[at]))
+        since = int(self.silent_since[at])
+        look = Look(
+            since,
+            self.now,
+            paused=state is State.PAUSED,
+            blocked=state is State.BLOCKED,
+            ahead=int(self.ahead[at]),
+        )
+        _, reason = decide(look, idle_after=self.idle_after, show=show)
+        beat, greatest = int(self.heartbeat[at]), int(self.greatest[at])
+        if beat == NEVER_UNITS and state is State.ACTIVE:
+            reason = "promises nothing yet"
+        return Report(self.names[at], state, reason, _known(beat), _known(greatest), since)
+
+    def worst(self, most: int = 10) -> list[Report]:
+        """Those that are farthest behind, first those that the stable waits for."""
+        counts = np.isin(self.states, [state for state in State if state.counts])
+        order = np.lexsort((np.arange(len(self.names)), self.heartbeat, ~counts))
+        return [self.report(int(at)) for at in order[:most]]
+
+
+def _known(units: int) -> int | None:
+    return None if units == NEVER_UNITS else units
+
+
+class ClockState:
+    """What a clock remembers; `step` changes it in place."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.names: list[str] = []
+        self._place: dict[str, int] = {}
+        self.heartbeat = np.empty(0, np.int64)
+        self.greatest = np.empty(0, np.int64)
+        self.silent_since = np.empty(0, np.int64)
+        self.changed = np.empty(0, np.int64)
+        self.promises = Promises()
+        self.counts = Counts()
+        self.now = NEVER_UNITS
+        self.last = NEVER_UNITS
+        self.overall = NEVER_UNITS
+        self.mark = 0
+        self._members = (
+            {name: at for at, name in enumerate(dict(clock.groups))} if clock.groups else None
+        )
+        self.add_units(clock.rules.units())
+
+    def __repr__(self) -> str:
+        return f"ClockState({len(self.names)} units, {len(self.promises)} promises, {self.now})"
+
+    @property
+    def stable(self) -> int | None:
+        """The time up to which nothing more comes; None: nothing is promised yet."""
+        return None if self.overall == NEVER_UNITS else self.overall + 1
+
+    @property
+    def pending(self) -> int:
+        """How many promises wait for their time, or for rows."""
+        return len(self.promises) + len(self.counts)
+
+    def step(
+        self,
+        summaries: Summaries,
+        now: int,
+        *,
+        paused: Collection[str] = (),
+        blocked: Collection[str] = (),
+        present: Collection[str] = (),
+    ) -> Beat:
+        """Take what arrived, let the clock show `now`, return what holds from then on.
+
+        `present` are sources that are there, perhaps without rows.
+        """
+        if now < self.now:
+            message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
+            raise UsageError(message)
+        units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
+        held = self._mask(blocked, units)
+        received = np.full(len(self.names), NEVER_UNITS, np.int64)
+        ahead = np.zeros(len(self.names), np.int64)
+        before = self.heartbeat.copy(), self.silent_since.copy()
+        self._take(summaries, units, received, ahead)
+        self._at_once(np.flatnonzero(held & (received != NEVER_UNITS)))
+        self._settle(now, held)
+        self._silence(now, received, held)
+        states = decide_all(
+            self.silent_since,
+            now,
+            paused=self._mask(paused, units),
+            blocked=held,
+            idle_after=self.clock.idle_after,
+        )
+        moved, holder = self._overall(states)
+        self.mark += 1
+        other = (self.heartbeat != before[0]) | (self.silent_since != before[1])
+        self.changed[other | (received != NEVER_UNITS)] = self.mark
+        self.now = now
+        greatest = self.greatest.copy()
+        beat = Beat(
+            now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
+            states, self.silent_since.copy(), ahead, self.clock.idle_after, None,
+        )  # fmt: skip
+        return _with_holder(beat, holder)
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert len(self.names) == len(self._place) == len(self.heartbeat), f"lines: {self!r}"
+        self.promises.check(self.heartbeat)
+        assert all(self.counts.by_unit.values()), f"an empty list of counts: {self!r}"
+        assert (self.changed <= self.mark).all(), f"changed after the last step: {self!r}"
+
+    def has_unit(self, name: str) -> bool:
+        """Whether there is such a source or group."""
+        return name in self._place
+
+    def place_of(self, name: str) -> int:
+        """The place of a unit in the columns."""
+        return self._place[name]
+
+    def add_units(self, names: Sequence[str], now: int = NEVER_UNITS) -> None:
+        """New units, which have been silent since now, or since the first step."""
+        for name in names:
+            self._place[name] = len(self.names)
+            self.names.append(name)
+        new = np.full(len(names), NEVER_UNITS, np.int64)
+        self.heartbeat = np.concatenate([self.heartbeat, new])
+        self.greatest = np.concatenate([self.greatest, new])
+        since = np.full(len(names), now, np.int64)
+        self.silent_since = np.concatenate([self.silent_since, since])
+        mark = np.full(len(names), self.mark + 1, np.int64)
+        self.changed = np.concatenate([self.changed, mark])
+
+    def _known_units(self, sources: Sequence[str], now: int) -> dict[str, int]:
+        """The unit of each source, by its place; units that are new are added, in order."""
+        unit_of = self.clock.rules.unit_of
+        units = {name: unit_of(name) for name in dict.fromkeys(sources)}
+        new = sorted({unit for unit in units.values() if unit not in self._place})
+        if new:
+            self.add_units(new, now)
+        return {name: self._place[unit] for name, unit in units.items()}
+
+    def _mask(self, names: Collection[str], units: Mapping[str, int]) -> Mask:
+        mask = np.zeros(len(self.names), np.bool_)
+        mask[[units[name] for name in names]] = True
+        return mask
+
+    def _take(
+        self, rows: Summaries, units: Mapping[str, int], received: Ints, ahead: Ints
+    ) -> None:
+        """All rows of the step, tick by tick: they promise, count, and are received."""
+        if not len(rows):
+            return
+        unit = np.array([units[name] for name in rows.names], np.int64)[rows.source]
+        greatest = self._guarded(rows, unit, ahead)
+        np.add.at(ahead, unit, rows.ahead)
+        order = np.lexsort((rows.source, rows.upto))
+        order = order[(rows.count[order] > 0) & (greatest[order] != NEVER_UNITS)]
+        upto, unit, greatest = rows.upto[order], unit[order], greatest[order]
+        np.maximum.at(received, unit, upto)
+        np.maximum.at(self.greatest, unit, greatest)
+        key, names = unit, self.names
+        if self._members is not None:
+            names = list(self._members)
+            key = np.array([self._members[name] for name in rows.names], np.int64)
+            key = key[rows.source][order]
+        self.promises.add(*self.clock.rules.promises(key, upto, greatest, names))
+        if self.clock.rules.counts_rows:
+            self._count_rows(rows, order, unit, greatest)
+        if len(upto):
+            self.last = max(self.last, int(upto.max()))
+
+    def _guarded(self, rows: Summaries, unit: Ints, ahead: Ints) -> Ints:
+        """The greatest time of each line that is believed."""
+        greatest = rows.greatest.copy()
+        if self.clock.jump is None or not len(self.greatest):
+            return greatest
+        seen = self.greatest[unit]
+        seen = np.where(seen == NEVER_UNITS, self.greatest.max(), seen)
+        far = (seen != NEVER_UNITS) & (greatest != NEVER_UNITS)
+        far &= greatest.astype(np.float64) - seen > self.clock.jump
+        for line in np.flatnonzero(far).tolist():
+            greatest[line], over = rows.below(line, int(seen[line]) + self.clock.jump)
+            ahead[unit[line]] += over
+        return greatest
+
+    def _count_rows(self, rows: Summaries, order: Ints, unit: Ints, greatest: Ints) -> None:
+        """Promises that count rows: first these rows count, then they promise."""
+        rules = {
+            int(one): self.clock.rules.row_rules(self.names[one], self.names)
+            for one in np.unique(unit)
+        }
+        due: list[tuple[int, int, int]] = []
+        for line, one, time in zip(
+            order.tolist(), unit.tolist(), greatest.tolist(), strict=True
+        ):
+            after, upto = int(rows.after[line]), int(rows.upto[line])
+            found = self.counts.see(one, after, upto, int(rows.count[line]))
+            due += [(one, when, value) for when, value in found]
+            for rule in rules[one]:
+                count = Count(upto + rule.before, rule.rows, time - rule.distance, rule.latency)
+                self.counts.add(rule.unit, count)
+        if due:
+            self.promises.add(*np.array(due, np.int64).T)
+
+    def _at_once(self, units: Ints) -> None:
+        """What a blocked source promises about itself with the rows that were read.
+
+        These are taken as a sequence: what waits comes behind them (H10).
+        """
+        for one in units.tolist():
+            distance = self.clock.rules.at_once(self.names[one])
+            if distance is not None:
+                value = int(self.greatest[one]) - distance
+                self.heartbeat[one] = max(int(self.heartbeat[one]), value)
+
+    def _settle(self, now: int, held: Mask) -> None:
+        """What is due at `now` takes effect, except for sources whose rows wait."""
+        rules, free = self.clock.rules, ~held
+        if rules.delay is not None:
+            self.heartbeat[free] = np.maximum(self.heartbeat[free], now - rules.delay)
+        silent = rules.timeout is not None and self.last != NEVER_UNITS and free.all()
+        if silent and now - self.last >= (rules.timeout or 0):
+            np.maximum(self.heartbeat, self.greatest.max(), out=self.heartbeat)
+        self.promises.settle(self.heartbeat, now, held)
+        self.counts.settle(self.heartbeat, now // self.clock.resolution * self.clock.resolution)
+
+    def _silence(self, now: int, received: Ints, held: Mask) -> None:
+        """Silence begins with the last arrival, or where nobody had looked for too long."""
+        idle_after = self.clock.idle_after
+        self.silent_since[self.silent_since == NEVER_UNITS] = now
+        gap = idle_after is not None and self.now != NEVER_UNITS and now - self.now > idle_after
+        if gap:
+            self.silent_since[:] = now
+        self.silent_since[held] = now
+        came = received != NEVER_UNITS
+        self.silent_since[came] = np.minimum(
+            np.maximum(received[came], self.silent_since[came]), now
+        )
+
+    def _overall(self, states: Codes) -> tuple[bool, int | None]:
+        """Raise the stable as far as all that count allow; did it move, and who holds it."""
+        if not len(states):
+            return False, None
+        counts = (states == State.ACTIVE) | (states == State.BLOCKED)
+        holder: int | None = None
+        if counts.any():
+            limited = np.where(counts, self.heartbeat, FOREVER_UNITS)
+            holder = int(np.argmin(limited))
+            reached = int(limited[holder])
+        else:
+            reached = int(self.greatest.max())
+        moved = reached > self.overall
+        self.overall = max(self.overall, reached)
+        return moved, holder
+
+
+def _with_holder(beat: Beat, at: int | None) -> Beat:
+    if at is None:
+        return beat
+    report = beat.report(at)
+    fields = {name: getattr(beat, name) for name in Beat.__dataclass_fields__}
+    return Beat(**fields | {"holder": Holder(report.name, report.state, report.reason)})

@@ -1,0 +1,310 @@
+"""What a clock needs of many rows: one line per source and tick of the wall clock.
+
+A line has how many rows came, their least and greatest time, how many were too far ahead to be
+believed, and, if asked, a histogram of their times.  `fold` puts lines of several tasks
+together. The result is a function of the multiset of rows alone, whatever tasks and order they
+came in: lines are sorted by source and tick, and a histogram has the finest buckets of a power
+of two that leave at most `BUCKETS` of them, counted from zero.  So all lanes fold the same
+bytes.
+
+A tick is the interval (after, upto] in which its rows arrived.  Rounding up is sound and costs
+less than one tick; rounding down is not (H19).
+
+Papers: Heartbeats 5.1 (the wall-clock unit is at our discretion), with erratum H19.
+
+>>> rows = summarise(["a", "a", "b"], [10, 14, 7], [3, 5, 5], resolution=4)
+>>> for line in rows.lines():
+...     print(line.source, line.after, line.upto, line.count, line.least, line.greatest)
+a 0 4 1 10 10
+a 4 8 1 14 14
+b 4 8 1 7 7
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+from anabranch.errors import UsageError
+
+BUCKETS: Final = 64
+"""At most so many buckets of a histogram have rows."""
+
+Names: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One source in one tick; without rows to be believed `least` is above `greatest`."""
+
+    source: str
+    after: int
+    upto: int
+    count: int
+    least: int
+    greatest: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Buckets of each line: `bucket << shift[line]` is the first time of a bucket."""
+
+    shift: Ints
+    line: Ints
+    bucket: Ints
+    number: Ints
+
+    def of(self, line: int) -> "tuple[Ints, Ints, Ints]":
+        """First time, last time and number of rows of each bucket of a line, in order."""
+        mine = slice(*np.searchsorted(self.line, [line, line + 1]))
+        width = int(self.shift[line])
+        first = self.bucket[mine] << width
+        return first, first + ((1 << width) - 1), self.number[mine]
+
+
+@dataclass(frozen=True, eq=False)
+class Summaries:
+    """Lines in the order of source and tick, as columns."""
+
+    names: Names
+    source: Ints
+    after: Ints
+    upto: Ints
+    count: Ints
+    least: Ints
+    greatest: Ints
+    ahead: Ints
+    histograms: Histograms | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Summaries) and self.key() == other.key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def key(self) -> tuple[Any, ...]:
+        """All values: equal for equal rows, whichever way they were folded."""
+        columns = [self.source, self.after, self.upto, self.count, self.least, self.greatest]
+        held = self.histograms
+        if held is not None:
+            columns += [held.shift, held.line, held.bucket, held.number]
+        return (self.names, *(column.tobytes() for column in (*columns, self.ahead)))
+
+    @classmethod
+    def none(cls) -> "Summaries":
+        """No rows."""
+        empty = np.empty(0, np.int64)
+        return cls((), empty, empty, empty, empty, empty, empty, empty)
+
+    def lines(self) -> Iterator[Line]:
+        """Each line, for people and tests."""
+        columns = (self.after, self.upto, self.count, self.least, self.greatest, self.ahead)
+        for at, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            yield Line(self.names[self.source[at]], *row)
+
+    def below(self, line: int, limit: int) -> tuple[int, int]:
+        """The greatest time of a line that surely does not exceed a limit, and how many do.
+
+        NEVER_UNITS if there is none.  Needs a histogram; of a wide bucket the first time is
+        taken, which is safe.
+        """
+        if self.histograms is None:
+            message = "a summary without histogram cannot be cut; summarise with histogram=True"
+            raise UsageError(message)
+        first, last, number = self.histograms.of(line)
+        good = np.minimum(last, self.greatest[line]) <= limit
+        if not good.any():
+            return NEVER_UNITS, int(number.sum())
+        at = int(np.flatnonzero(good)[-1])
+        lowest = int(max(first[at], self.least[line]))
+        exact = at == len(first) - 1
+        return (
+            int(self.greatest[line]) if exact else lowest,
+            int(number[~good].sum()),
+        )
+
+
+def summarise(
+    sources: Sequence[str],
+    times: Any,
+    arrivals: Any,
+    *,
+    resolution: int = 1,
+    guard: int | None = None,
+    histogram: bool = False,
+) -> Summaries:
+    """The lines of some rows.
+
+    `arrivals` are wall-clock times, in units of which `resolution` make a tick.  With a
+    `guard` rows whose time is more than that after their arrival are counted as `ahead` alone.
+    """
+    if resolution < 1:
+        message = f"the resolution of a clock is {resolution}; expected 1 or more units"
+        raise UsageError(message)
+    time = np.asarray(times, np.int64)
+    arrival = np.asarray(arrivals, np.int64)
+    if not len(sources) == len(time) == len(arrival):
+        lengths = (len(sources), len(time), len(arrival))
+        message = f"sources, times and arrivals have different lengths: {lengths}"
+        raise UsageError(message)
+    names, source = _codes(sources)
+    upto = -(-arrival // resolution) * resolution
+    good = np.ones(len(time), np.bool_) if guard is None else time - arrival <= guard
+    return _lines(names, source, upto - resolution, upto, time, good, histogram=histogram)
+
+
+def summarise_trigger(
+    sources: Sequence[str],
+    times: Any,
+    *,
+    after: int,
+    upto: int,
+    guard: int | None = None,
+    histogram: bool = False,
+) -> Summaries:
+    """The lines of rows of which only the trigger is known: all arrived in (after, upto]."""
+    time = np.asarray(times, np.int64)
+    names, source = _codes(sources)
+    good = np.ones(len(time), np.bool_) if guard is None else time - upto <= guard
+    ends = np.full((2, len(time)), [[after], [upto]], np.int64)
+    return _lines(names, source, ends[0], ends[1], time, good, histogram=histogram)
+
+
+def fold(parts: Sequence[Summaries]) -> Summaries:
+    """The lines of all parts, as if one task had seen all rows, in whatever order."""
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Summaries.none()
+    names = tuple(sorted({name for part in parts for name in part.names}))
+    place = {name: at for at, name in enumerate(names)}
+    source = np.concatenate(
+        [np.array([place[n] for n in part.names], np.int64)[part.source] for part in parts]
+    )
+    columns = [
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("after", "upto", "count", "least", "greatest", "ahead")
+    ]
+    order = np.lexsort((columns[0], columns[1], source))
+    source, (after, upto, count, least, greatest, ahead) = (
+        source[order],
+        [column[order] for column in columns],
+    )
+    first, line = _runs(source, upto, after)
+    held = [part.histograms for part in parts]
+    whole = [one for one in held if one is not None]
+    lines = np.empty(len(order), np.int64)
+    lines[order] = line
+    return Summaries(
+        names,
+        source[first],
+        after[first],
+        upto[first],
+        np.add.reduceat(count, first),
+        np.minimum.reduceat(least, first),
+        np.maximum.reduceat(greatest, first),
+        np.add.reduceat(ahead, first),
+        _fold_histograms(parts, whole, lines, len(first)) if len(whole) == len(held) else None,
+    )
+
+
+def _codes(sources: Sequence[str]) -> tuple[Names, Ints]:
+    """Sorted names, and the place of each row's name."""
+    names = tuple(sorted(set(sources)))
+    place = {name: at for at, name in enumerate(names)}
+    return names, np.fromiter((place[name] for name in sources), np.int64, len(sources))
+
+
+def _runs(*columns: Ints) -> tuple[Ints, Ints]:
+    """Where each run of equal rows begins, and the run of each row; rows are sorted."""
+    new = np.ones(len(columns[0]), np.bool_)
+    if len(new):
+        new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return np.flatnonzero(new), np.cumsum(new) - 1
+
+
+def _lines(
+    names: Names,
+    source: Ints,
+    after: Ints,
+    upto: Ints,
+    time: Ints,
+    good: Mask,
+    *,
+    histogram: bool,
+) -> Summaries:
+    if not len(time):
+        return Summaries.none()
+    order = np.lexsort((time, after, upto, source))
+    source, after, upto = source[order], after[order], upto[order]
+    time, good = time[order], good[order]
+    first, line = _runs(source, upto, after)
+    return Summaries(
+        names,
+        source[first],
+        after[first],
+        upto[first],
+        np.add.reduceat(good.astype(np.int64), first),
+        np.minimum.reduceat(np.where(good, time, FOREVER_UNITS), first),
+        np.maximum.reduceat(np.where(good, time, NEVER_UNITS), first),
+        np.add.reduceat((~good).astype(np.int64), first),
+        _histograms(line[good], time[good], np.ones(int(good.sum()), np.int64), len(first))
+        if histogram
+        else None,
+    )
+
+
+def _histograms(
+    line: Ints, time: Ints, number: Ints, lines: int, *, least: Ints | None = None
+) -> Histograms:
+    """Histograms of times that are sorted by line; no shift is below `least`."""
+    shift = np.zeros(lines, np.int64) if least is None else least.copy()
+    same = line[1:] == line[:-1]
+    # Two neighbours fall apart at a shift exactly if their highest different bit is above it.
+    apart = _bits(time[1:] ^ time[:-1])[same]
+    where = line[1:][same]
+    order = np.lexsort((-apart, where))
+    apart, where = apart[order], where[order]
+    begin = np.searchsorted(where, np.arange(lines))
+    end = np.searchsorted(where, np.arange(lines), side="right")
+    crowded = end - begin >= BUCKETS
+    shift[crowded] = np.maximum(shift[crowded], apart[begin[crowded] + BUCKETS - 1])
+    bucket = time >> np.minimum(shift[line], 63)
+    first, _ = _runs(line, bucket)
+    counts = np.add.reduceat(number, first) if len(first) else number
+    return Histograms(shift, line[first], bucket[first], counts)
+
+
+def _fold_histograms(
+    parts: Sequence[Summaries], held: Sequence[Histograms], lines: Ints, count: int
+) -> Histograms:
+    line, time, number = [], [], []
+    least = np.zeros(count, np.int64)
+    at = 0
+    for part, one in zip(parts, held, strict=True):
+        mine = lines[at : at + len(part)]
+        at += len(part)
+        np.maximum.at(least, mine, one.shift)
+        line.append(mine[one.line])
+        time.append(one.bucket << one.shift[one.line])
+        number.append(one.number)
+    lines, times, numbers = map(np.concatenate, (line, time, number))
+    order = np.lexsort((times, lines))
+    lines, times, numbers = lines[order], times[order], numbers[order]
+    # Buckets of a finer part are first made as coarse as those of the others.
+    times = (times >> least[lines]) << least[lines]
+    first, _ = _runs(lines, times)
+    numbers = np.add.reduceat(numbers, first) if len(first) else numbers
+    return _histograms(lines[first], times[first], numbers, count, least=least)
+
+
+def _bits(values: Ints) -> Ints:
+    """The number of bits of each value, as an unsigned one."""
+    words = values.view(np.uint64)
+    high = (words >> np.uint64(32)).astype(np.float64)
+    low = (words & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    return np.where(high > 0, np.frexp(high)[1] + 32, np.frexp(low)[1]).astype(np.int64)
