@@ -40,7 +40,7 @@ def write(file: Path, rows: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    """Let east speak, then west, and merge after each of them."""
+    """Write the elements of east, then of west, and merge after each of them."""
     spark = ab.session()
     with tempfile.TemporaryDirectory() as folder:
         inbox, output, checkpoint = (Path(folder, name) for name in ("inbox", "out", "ck"))

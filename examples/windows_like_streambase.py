@@ -2,7 +2,7 @@
 
     python examples/windows_like_streambase.py
 
-Size 5, slide 1.  Spark's own windows would start at multiples of the slide as well, but tell
+Size 5, slide 1.  Spark's own windows would start at multiples of the slide as well, but show
 each of them once; StreamBase looks at one window at a time, and shows a window as soon as
 time has gone past it.  The second run goes on where the first one stopped.
 """

@@ -144,6 +144,7 @@ def test_help_needs_no_arrays() -> None:
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "generate.md"
+INTERNALS = Path(__file__).parents[2] / "docs" / "internals" / "generator.md"
 
 
 def test_every_command_of_the_guide_runs(
@@ -158,9 +159,9 @@ def test_every_command_of_the_guide_runs(
         run(*arguments)
 
 
-def test_the_python_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (block,) = re.findall(r"```python\n(.*?)```", INTERNALS.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     exec(block, names)  # the guide is ours, and this is what a reader would do with it
     assert names["truth"].num_rows == 1_000  # type: ignore[attr-defined]

@@ -48,7 +48,7 @@ def test_the_pictures_of_r3_are_those_of_r3_separate(case):
 
 
 @given(st.data())
-def test_kernel_says_what_r3_says_after_every_element(data):
+def test_kernel_equals_r3_after_every_element(data):
     streams = data.draw(replicas())
     merge, kernel = MergeR3(), Kernel()
     for number, element in data.draw(interleavings(streams)):

@@ -125,7 +125,7 @@ def test_a_stream_warns_and_a_key_belongs_to_its_run(
         (
             {"key": "id", "properties": ab.model.StreamProperties(ordered=True)},
             UsageError,
-            "key= beside properties=",
+            "key= with properties=",
         ),
     ],
 )
@@ -147,5 +147,5 @@ def test_copies_with_other_keys_and_cases_without_identities_are_rejected(spark:
         ab.merge(by_id, plain)
     with pytest.raises(UsageError, match=r"replica '1' key=\['id'\], duplicates='drop'"):
         ab.merge(by_id, dropping)
-    with pytest.raises(UsageError, match="case R2 beside key="):
+    with pytest.raises(UsageError, match="case R2 with key="):
         ab.merge(by_id, case="r2")

@@ -173,7 +173,7 @@ def test_what_differs_between_an_inbox_and_a_frame_is_named(
             PLAIN.replace("bigint", "timestamp_ntz").replace("seq timestamp_ntz", "seq bigint"),
             r"times: bigint in inbox .* timestamp_ntz in replica '1'",
         ),
-        (PLAIN + ", replica string", "has a column 'replica' of its own, beside other inputs"),
+        (PLAIN + ", replica string", "has its own column 'replica', with other inputs"),
     ):
         with pytest.raises(SchemaError, match=words):
             ab.merge(whole, spark.createDataFrame([], changed))

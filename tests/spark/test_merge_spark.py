@@ -301,7 +301,7 @@ def test_a_file_with_other_columns_that_comes_later_fails_with_its_name(
 def test_folders_in_one_another_are_refused(place: Place, place_of: str) -> None:
     place.generate(events=50)
     inside: dict[str, Any] = {place_of: place.inbox / "r0"}
-    with pytest.raises(UsageError, match="lies in"):
+    with pytest.raises(UsageError, match="is inside"):
         place.prepare(**inside)
 
 

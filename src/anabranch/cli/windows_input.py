@@ -158,7 +158,7 @@ def read_value(text: str, where: str, *, numbers: bool) -> object:
 def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Lines that are not empty, with their numbers."""
     if not path.exists():
-        near = get_close_matches(path.name, _beside(path), n=1)
+        near = get_close_matches(path.name, _siblings(path), n=1)
         hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
         message = f"{path}: there is no such file{hint}"
         raise FileError(message)
@@ -182,7 +182,7 @@ def _lines(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         raise FileError(message) from error
 
 
-def _beside(path: Path) -> list[str]:
+def _siblings(path: Path) -> list[str]:
     try:
         return [one.name for one in path.parent.iterdir() if one.is_file()]
     except OSError:

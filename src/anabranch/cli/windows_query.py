@@ -75,7 +75,7 @@ class Asked:
     def show(self, text: str) -> str:
         """The text with timestamps where it has microseconds of the input's time.
 
-        The model speaks in units; only numbers near the times of the input are taken for
+        The model uses units; only numbers near the times of the input are taken for
         times.
         """
         times = [int(one.time) for one in self.tuples if not isinstance(one, tuple)]

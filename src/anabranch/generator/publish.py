@@ -185,23 +185,23 @@ def prepare(workload: Workload, inbox: Inbox) -> tuple[str, ...]:
 
 def write_whole(path: Path, content: pa.Table | bytes) -> int:
     """Write a file beside its place and rename it; how many bytes it has."""
-    beside = path.with_name(f".{path.name}.writing")
+    temporary = path.with_name(f".{path.name}.writing")
     try:
         if isinstance(content, bytes):
-            beside.write_bytes(content)
+            temporary.write_bytes(content)
         else:
             # Only `kind` repeats itself; dictionaries of the others cost time and save nothing.
             names = [name for name in content.column_names if name == "kind"]
-            pq.write_table(content, beside, use_dictionary=names, compression="zstd")
-        size = beside.stat().st_size
-        beside.rename(path)
+            pq.write_table(content, temporary, use_dictionary=names, compression="zstd")
+        size = temporary.stat().st_size
+        temporary.rename(path)
     except OSError as error:
         message = (
             f"{path}: cannot be written ({error}); free some space, or choose another folder"
         )
         raise FileError(message) from error
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return size
 
 
@@ -255,7 +255,7 @@ def _require_apart(out: Path, reference: Path) -> None:
         return
     message = (
         f"--reference {reference} and OUT {out} lie in one another, so that one would be read "
-        "as a part of the other; name a folder beside OUT"
+        "as a part of the other; name a folder outside of OUT"
     )
     raise UsageError(message)
 

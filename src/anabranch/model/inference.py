@@ -2,7 +2,7 @@
 
 Each rule holds if every replica runs the operator on a copy of the input with the given
 properties, and the replicas have no gaps.  A rule may promise too little, never too much: it
-speaks of what the physical operator really emits (errata X3, D20), and where this depends on
+describes what the physical operator emits (errata X3, D20), and where this depends on
 how the operator is built, there is an argument.  Without it, nothing is promised.
 
 `ties_in_same_order` is about all replicas together, so wherever starts that differed become
@@ -224,7 +224,7 @@ def after_merge(properties: StreamProperties, case: MergeCase) -> StreamProperti
 
     R0 to R2 emit only what starts at or after all they emitted, as it came: in order, without
     adjusts; R1 by position, so that ties stay; R2 in the order of arrival.  R3
-    and R4 correct ends, and remove what their decider does not have; R4 may repeat an event.
+    and R4 correct ends, and remove what the deciding replica lacks; R4 may repeat an event.
     """
     if case is MergeCase.R0:
         return StreamProperties(insert_only=True, strictly_increasing=True)

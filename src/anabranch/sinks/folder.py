@@ -78,12 +78,12 @@ class FolderSink:
 
     def write(self, trigger: int, rows: Any, files: Mapping[str, int]) -> None:  # noqa: ARG002
         """Gather the files that the lanes staged for a trigger."""
-        beside, staged = self._beside(trigger), tail_of(self.place) / STAGED
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        gathered, staged = self._gathered(trigger), tail_of(self.place) / STAGED
+        shutil.rmtree(gathered, ignore_errors=True)
+        gathered.mkdir(parents=True)
         for name, lane in files.items():
             try:
-                os.rename(staged / name, beside / f"lane-{lane:05d}-{name}")
+                os.rename(staged / name, gathered / f"lane-{lane:05d}-{name}")
             except FileNotFoundError as error:
                 message = (
                     f"{self.folder}: lane {lane} has written {name} there, but the driver does "
@@ -100,14 +100,14 @@ class FolderSink:
         with self._alone() as is_there:
             if not is_there:
                 return
-            beside, target = self._beside(trigger), self._written(trigger)
+            gathered, target = self._gathered(trigger), self._written(trigger)
             for stale in (target, self._committed(trigger)):
                 shutil.rmtree(stale, ignore_errors=True)
             known = self._ledger() or Ledger(since=trigger, through=trigger - 1)
-            has_rows = beside.exists() and trigger > self._through()
+            has_rows = gathered.exists() and trigger > self._through()
             self._note(known.with_trigger(trigger, has_rows=has_rows))
             if has_rows:
-                os.rename(beside, target)
+                os.rename(gathered, target)
 
     def committed(self, trigger: int) -> None:
         """Spark repeats no trigger up to this one: publish them when it is time."""
@@ -234,7 +234,7 @@ class FolderSink:
         if self.ledger is not None:
             ledger.write(Path(self.ledger))
 
-    def _beside(self, trigger: int) -> Path:
+    def _gathered(self, trigger: int) -> Path:
         return tail_of(self.place) / STAGED / f"trigger-{trigger:012d}"
 
     def _written(self, trigger: int) -> Path:

@@ -12,9 +12,9 @@ from anabranch.errors import StateError
 def replace_text(file: Path, text: str) -> None:
     """Write a file beside its place, and rename it: readers see the old one or the new one."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text)
-    beside.replace(file)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(file)
 
 
 def write_json(file: Path, fields: Mapping[str, Any]) -> None:

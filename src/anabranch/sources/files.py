@@ -41,7 +41,7 @@ from anabranch.sources.typenames import read_schema_file
 from anabranch.sources.unify import common_type, unify
 
 DETACHED: Final = "_detached"
-BESIDE_ELEMENTS: Final = (LATE, VIOLATIONS, PROGRESS)
+OTHER_CHANNELS: Final = (LATE, VIOLATIONS, PROGRESS)
 
 
 class Layout(Enum):
@@ -167,8 +167,8 @@ def footer(file: Path) -> pq.FileMetaData:
     except (pa.ArrowException, OSError) as error:
         message = (
             f"{file}: no readable Parquet footer ({str(error).split('. ')[0]}); the file is "
-            "half-written or not Parquet; wait for its writer (write beside, then rename), or "
-            "remove it"
+            "half-written or not Parquet; wait for its writer (which should "
+            "rename complete files), or remove it"
         )
         raise FileError(message) from error
 
@@ -177,8 +177,8 @@ def _arrange(place: Path) -> tuple[bool, tuple[Replica, ...]]:
     """Whether this is an inbox, and its physical streams with their files."""
     if place.is_file():
         return False, (Replica(None, place, (place,)),)
-    beside = [name for name in BESIDE_ELEMENTS if (place / name).is_dir()]
-    if (place / ELEMENTS).is_dir() and beside:
+    others = [name for name in OTHER_CHANNELS if (place / name).is_dir()]
+    if (place / ELEMENTS).is_dir() and others:
         return False, (Replica(None, place, committed(place / ELEMENTS)),)
     if has_commits(place):
         return False, (Replica(None, place, committed(place)),)

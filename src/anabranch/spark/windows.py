@@ -212,7 +212,7 @@ def _elements(table: pa.Table, schema: ElementSchema) -> Batch:
 def _payload(
     df: "DataFrame", group: tuple[str, ...], kind: pa.DataType, order: str | None
 ) -> pa.Schema:
-    """The columns of a row beside its time."""
+    """The columns of a row other than its time."""
     keys = [_plain(df, name, "group_by") for name in group] or [pa.int64()]
     return pa.schema(
         [

@@ -11,7 +11,7 @@ A case is a block of rows; the comment above it is its description, and an empty
 column; `history` is what must be true in the end; `options` are those of the operator, as
 `name value`.  All but the inputs may be left out.
 
-Beside elements a cell may say `attach`, `attach GUARANTEE` or `detach`, before them: the input
+Before its elements a cell may have `attach`, `attach GUARANTEE` or `detach`: the input
 comes or leaves.  `run_case` runs a case on an engine.
 """
 

@@ -233,7 +233,7 @@ class Inference:
                 f"not distinguished: {len(self.engines)} settings that differ in {names}"
             )
         if not self.complete:
-            lines.append("the search was cut short: allow more runs, and it goes on")
+            lines.append("the search was cut short: allow more runs to continue it")
         elif self.next_probe is not None:
             lines.append(f"to narrow it down, run and record: {self.next_probe}")
         elif len(self.engines) > 1 and self.searched:

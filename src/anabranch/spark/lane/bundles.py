@@ -129,8 +129,8 @@ class Bundles:
         groups = list(_grouped(small))
         encoded = ((some, _encode(some)) for some in groups)
         # Nearly always one: a thread of its own would take longer than to compress it.
-        beside = prefetch(encoded) if len(groups) > 1 else encoded
-        put += sum(self._put_bundle(parts, *one) for one in beside)
+        ready = prefetch(encoded) if len(groups) > 1 else encoded
+        put += sum(self._put_bundle(parts, *one) for one in ready)
         for number in [n for n, one in self._bundles.items() if not one.live]:
             del self._bundles[number]
             parts.removeKey((f"{BUNDLE}{number}",))

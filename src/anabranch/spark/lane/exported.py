@@ -57,13 +57,13 @@ def write_lane(file: Path, which: LaneId, lane: Lane) -> None:
     lane.marks, lane.kept = {}, Bundles()
     store(parts, which, lane, NO_COPIES)
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
+    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
         for (name,), (data,) in parts.items():
             writer.write(pa.record_batch({"part": [name], "data": [data]}, schema=_SCHEMA))
-    with beside.open("rb") as written:
+    with temporary.open("rb") as written:
         os.fsync(written.fileno())
-    beside.replace(file)
+    temporary.replace(file)
 
 
 def read_lane(file: Path, which: LaneId) -> Lane:

@@ -162,9 +162,9 @@ class WarmCopies:
             folder = self._folder(key)
             folder.mkdir(mode=0o700, exist_ok=True)
             stale = list(folder.iterdir())
-            beside = folder / f".{os.getpid()}"
-            beside.write_bytes(pickle.dumps((data, places)))
-            beside.rename(folder / nonce)
+            temporary = folder / f".{os.getpid()}"
+            temporary.write_bytes(pickle.dumps((data, places)))
+            temporary.rename(folder / nonce)
             for old in stale:
                 old.unlink(missing_ok=True)
             # From now on the arrays are those in the segments: the next put copies no others.

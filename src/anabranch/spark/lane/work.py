@@ -72,9 +72,9 @@ def take(spec: LaneSpec, parts: Parts, parcels: Sequence[Parcel]) -> Made:
     is_new, was_warm = lane is None, copies.hits > hits
     lane = lane or spec.first_lane(number)
     made = make(number, lane, parcels, spec)
-    with ThreadPoolExecutor(1) as beside:  # while Spark takes the state, write the files
+    with ThreadPoolExecutor(1) as pool:  # while Spark takes the state, write the files
         direct = spec.direct
-        files = None if direct is None else beside.submit(direct.write, made.rows)
+        files = None if direct is None else pool.submit(direct.write, made.rows)
         saved = store(parts, which, lane, copies)
         rows, staged = (made.rows, {}) if files is None else files.result()
     record = replace(

@@ -81,7 +81,7 @@ def keyed(properties: StreamProperties | None) -> StreamProperties:
     promised = StreamProperties(keyed=True)
     if properties not in (None, StreamProperties(), promised):
         message = (
-            f"{_WHERE}: key= beside properties={properties}: a key is compared in cases R3 and "
+            f"{_WHERE}: key= with properties={properties}: a key is compared in cases R3 and "
             "R4, which use no other property than keyed; leave properties= or key= out"
         )
         raise UsageError(message)

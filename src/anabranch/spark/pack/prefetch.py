@@ -20,8 +20,8 @@ def prefetch(items: Iterator[T]) -> Iterator[T]:
     item = next(items, _END)
     if item is _END:
         return
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as pool:
         while item is not _END:
-            coming = beside.submit(next, items, _END)
+            coming = pool.submit(next, items, _END)
             yield item
             item = coming.result()

@@ -134,7 +134,7 @@ def _move(file: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
     # To another file system it is a copy: complete before it has its name.
-    beside = target.with_name(f".{target.name}.part")
-    shutil.copy2(file, beside)
-    beside.replace(target)
+    temporary = target.with_name(f".{target.name}.part")
+    shutil.copy2(file, temporary)
+    temporary.replace(target)
     file.unlink()

@@ -257,12 +257,12 @@ class ControlLog:
         assert self._folder is not None
         file = self._folder / f"{entries[0].log:012d}.json"
         self._folder.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f".{file.name}.{os.getpid()}")
-        beside.write_text("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        temporary.write_text("".join(json.dumps(asdict(entry)) + "\n" for entry in entries))
         # Spark compares milliseconds; of two that are equal it takes any first.
         self._written_ms = max(int(time.time() * 1000), self._last_ms() + 1)
-        os.utime(beside, ns=(self._written_ms * 1_000_000,) * 2)
-        beside.replace(file)
+        os.utime(temporary, ns=(self._written_ms * 1_000_000,) * 2)
+        temporary.replace(file)
 
     def _last_ms(self) -> int:
         if self._written_ms == 0 and self._folder is not None:

@@ -79,7 +79,7 @@ class Copies:
         """Reject a case that was asked for if it does not go with the key."""
         if self.key is not None and case in ORDERED:
             message = (
-                f"ab.merge: case {case.name} beside key={list(self.key.names)}: R0 to R2 "
+                f"ab.merge: case {case.name} with key={list(self.key.names)}: R0 to R2 "
                 "compare the events of one start only; a key needs R3 or R4, leave the choice "
                 "to auto"
             )
@@ -224,7 +224,7 @@ def _joined(
     for name, one in streams.items():
         if one.schema.has_replica:
             message = (
-                f"ab.merge: replica '{name}' has a column '{REPLICA}' of its own, beside other "
+                f"ab.merge: replica '{name}' has its own column '{REPLICA}', with other "
                 "inputs; merge one DataFrame with such a column, or drop the column"
             )
             raise SchemaError(message)

@@ -1,7 +1,7 @@
 """The records that a query wrote, read by the process that started it: for Spark Connect.
 
 On a classic session the function that Spark calls at the end of a trigger runs in this very
-process, and can count and call back.  On Connect it is pickled and runs beside the server:
+process, and can count and call back.  On Connect it is pickled and runs on the server:
 what it changes there is never visible here.  So it only writes, and a `Follower` reads the
 records of each trigger from the progress folder, in order, soon after they are complete.  Where
 the checkpoint is visible too, it waits until Spark has committed the trigger: one that is run

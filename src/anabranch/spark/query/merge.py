@@ -469,7 +469,7 @@ class Merged:
             return made.of(in_lanes_once(self.parcels(self._entries()), spec))
         if self.copies.inboxes:
             message = (
-                f"ab.merge: {view}() of an inbox beside streaming DataFrames needs a "
+                f"ab.merge: {view}() of an inbox and streaming DataFrames needs a "
                 f"checkpoint for the log of its files: merged.start(CHECKPOINT, {view}=...)"
             )
             raise UsageError(message)

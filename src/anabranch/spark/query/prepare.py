@@ -214,7 +214,7 @@ class Prepared:
 
     @property
     def homes(self) -> list[Path]:
-        """The folders beside the checkpoint in which the run is recorded."""
+        """The folders, other than the checkpoint, in which the run is recorded."""
         outside = [tail_of(folder) for folder in self.outside]
         return [self.output, *outside] if self.output else outside
 
@@ -391,5 +391,5 @@ def _require_apart(merged: "Merged", folder: Path | None, output: Path | None) -
     places += [("checkpoint", folder)] if folder is not None else []
     for (one, a), (other, b) in permutations(places, 2):
         if a.is_relative_to(b):
-            message = f"{one} {a} lies in {other} {b}; name folders beside each other"
+            message = f"{one} {a} is inside {other} {b}; name separate folders"
             raise UsageError(message)

@@ -48,7 +48,7 @@ FIXED: Final = {
 """What a restart may not change, with what its refusal adds; of the policy all but
 `violations`."""
 
-_BESIDE: Final = f".{FILE}."
+_TEMPORARY: Final = f".{FILE}."
 
 
 @dataclass(frozen=True)
@@ -217,13 +217,13 @@ def require_current(checkpoint: Path, run: Run) -> None:
 def _content(folder: Path) -> set[str]:
     """The names in a folder, without what a first start leaves when it dies."""
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    return {name for name in names if name != LOCK and not name.startswith(_BESIDE)}
+    return {name for name in names if name != LOCK and not name.startswith(_TEMPORARY)}
 
 
 def is_unused(folder: Path) -> bool:
     """Whether nothing is there, but perhaps what a first start left that died."""
     names = (path.name for path in folder.rglob("*") if path.is_file())
-    return all(name in (FILE, LOCK) or name.startswith(_BESIDE) for name in names)
+    return all(name in (FILE, LOCK) or name.startswith(_TEMPORARY) for name in names)
 
 
 def require_written(output: Path, checkpoint: Path, run: Run) -> None:

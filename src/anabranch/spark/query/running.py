@@ -361,7 +361,7 @@ def _advance(watches: Sequence[InboxWatch]) -> None:
 
 
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":
-    """The function for Spark to call beside a Connect server, from where nothing returns."""
+    """The function that a Connect server calls in its own process, without a result."""
 
     def write(df: "DataFrame", batch: int) -> None:
         writer.write(df, batch)

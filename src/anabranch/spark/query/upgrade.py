@@ -182,6 +182,6 @@ def _require_complete(job: Export, former: list[LaneReport], live: int) -> None:
     if before != live:
         message = (
             f"ab.upgrade: {job.was} lanes remember {before} events, the {job.lanes} made of "
-            f"them {live}; the run goes on as it was; please report this"
+            f"them {live}; the run is unchanged; please report this"
         )
         raise StateError(message)

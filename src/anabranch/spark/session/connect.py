@@ -53,7 +53,7 @@ def require_connect(running: "SparkSession", remote: str) -> None:
 
 
 def require_packages() -> None:
-    """Raise unless the packages that Spark Connect speaks through are there."""
+    """Raise unless the packages that Spark Connect needs are installed."""
     for name in _PACKAGES:
         if find_spec(name) is None:
             message = (

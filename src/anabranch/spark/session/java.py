@@ -191,12 +191,12 @@ def _wrap(java: Path, version: str, cache: Path) -> Path:
         return home
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=".making-", dir=home.parent))
-        (beside / "bin").mkdir()
-        (beside / "bin" / "java").write_text(script)
-        (beside / "bin" / "java").chmod(0o755)
-        beside.chmod(0o755)
-        _settle(beside, home)
+        temporary = Path(tempfile.mkdtemp(prefix=".making-", dir=home.parent))
+        (temporary / "bin").mkdir()
+        (temporary / "bin" / "java").write_text(script)
+        (temporary / "bin" / "java").chmod(0o755)
+        temporary.chmod(0o755)
+        _settle(temporary, home)
     except OSError as problem:
         message = (
             f"the folder {home.parent} for a Java home of ours cannot be written: {problem}; "
@@ -206,11 +206,11 @@ def _wrap(java: Path, version: str, cache: Path) -> Path:
     return home
 
 
-def _settle(beside: Path, home: Path) -> None:
-    """Rename `beside` to `home`, unless another process was first with the same content."""
+def _settle(temporary: Path, home: Path) -> None:
+    """Rename `temporary` to `home`, unless another process was first with the same content."""
     try:
-        beside.rename(home)
+        temporary.rename(home)
     except OSError:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         if not os.access(home / "bin" / "java", os.X_OK):
             raise

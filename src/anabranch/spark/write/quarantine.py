@@ -39,10 +39,10 @@ class Keeper:
         is_uri = "://" in self.folder
         system, root = fs.FileSystem.from_uri(self.folder) if is_uri else _local(self.folder)
         system.create_dir(root, recursive=True)
-        beside = f"{root}/.{name}"
-        with system.open_output_stream(beside) as sink:
+        temporary = f"{root}/.{name}"
+        with system.open_output_stream(temporary) as sink:
             pq.write_table(found, sink)
-        system.move(beside, f"{root}/{name}")
+        system.move(temporary, f"{root}/{name}")
 
 
 @dataclass(frozen=True)

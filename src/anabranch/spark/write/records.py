@@ -65,8 +65,8 @@ def write_snapshot(progress: Path, totals: Totals) -> None:
 
 def write_record_file(table: pa.Table, progress: Path, trigger: int) -> None:
     """Write the records of a trigger."""
-    file, beside = record_file(progress, trigger), tail_of(progress)
-    beside.mkdir(parents=True, exist_ok=True)
+    file, tail = record_file(progress, trigger), tail_of(progress)
+    tail.mkdir(parents=True, exist_ok=True)
     progress.mkdir(exist_ok=True)
-    pq.write_table(table, beside / file.name)
-    os.replace(beside / file.name, file)
+    pq.write_table(table, tail / file.name)
+    os.replace(tail / file.name, file)
