@@ -77,6 +77,11 @@ coverage: $(READY)  ## branches of model, batch and operators that the tests rea
 demo: $(READY)  ## three fallible replicas, merged live on local Spark and checked
 	@$(BIN)/anabranch demo
 
+.PHONY: docs
+docs: $(READY)  ## guides and API reference as a site in build/site; broken links are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "open build/site/index.html; with search: python -m http.server -d build/site"
+
 .PHONY: pictures
 pictures: $(READY)  ## draw the pictures of the README and the guides again
 	@$(BIN)/python .ci/pictures.py
