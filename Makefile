@@ -18,6 +18,7 @@ UV ?= $(shell command -v uv 2>/dev/null)
 PART ?=
 SEED ?= 0
 FIG ?=
+ONLY ?=
 export UV
 
 # Compiled kernels outlive a checkout: an entry of this folder is named by the content that it
@@ -29,7 +30,7 @@ export NUMBA_CACHE_DIR
 # The suffix of the line is the help text.
 .PHONY: help
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: setup
 setup: $(READY)  ## make .venv with the locked versions; nothing to do if it is there
@@ -66,6 +67,11 @@ test: check  ## all that CI checks: check, every test (Spark and packaging too)
 test-deep: $(READY)  ## heavy runs and laws tried hard, resumable: PART=path or 'path -k words'; SEED=n
 	@ANABRANCH_PROFILE=deep PYTHONPATH=tests $(BIN)/pytest -p resume \
 	  -m "deep or (hypothesis and not spark)" --hypothesis-seed=$(SEED) $(or $(PART),tests)
+
+.PHONY: test-versions
+test-versions: $(READY)  ## the tests on each supported PySpark and Python, resumable: ONLY=name PART=path
+	@mkdir -p $(NUMBA_CACHE_DIR)
+	@$(BIN)/python .ci/versions.py $(ONLY:%=--only %) $(PART)
 
 .PHONY: coverage
 coverage: $(READY)  ## branches of model, batch and operators that the tests reach (kernels uncompiled)
@@ -108,5 +114,5 @@ build: $(READY)  ## sdist and wheel into dist/
 
 .PHONY: clean
 clean:  ## remove .venv, caches and build results of this checkout
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .venv-pyspark* dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -58,7 +58,8 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of a new environment that has the wheel and what it asks for, no more."""
     folder = tmp_path_factory.mktemp("installed")
     what = f"{built.wheel}[java]"
-    lock = ROOT / "requirements.lock"
+    own = Path(sys.prefix) / "requirements.lock"  # what this environment was made from
+    lock = own if own.exists() else ROOT / "requirements.lock"
     uv = os.environ.get("UV") or shutil.which("uv")
     if uv:
         run(uv, "venv", "-q", "--python", sys.executable, folder / "venv", cwd=folder)

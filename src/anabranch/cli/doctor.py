@@ -19,13 +19,13 @@ import click
 
 from anabranch.cli import settings
 from anabranch.errors import AnabranchError
-from anabranch.spark.session import host, workers
+from anabranch.spark.session import host, versions, workers
 
 Status = Literal["ok", "warn", "fail"]
 
 # (package, first version that works, first version that does not)
 LIBRARIES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
-    ("pyspark", (4, 3), (4, 4)),
+    ("pyspark", versions.DECLARED, versions.BEYOND),
     ("pandas", (2, 2), (3,)),
     ("pyarrow", (18,), None),
     ("numpy", (2, 0), None),

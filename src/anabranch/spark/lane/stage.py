@@ -12,6 +12,7 @@ from anabranch.sources.channels import PROGRESS
 from anabranch.spark.lane.rows import LANE_ARROW, LANE_ROWS, STAGE_ARROW, STAGE_ROWS
 from anabranch.spark.lane.spec import LaneSpec
 from anabranch.spark.lane.trigger import make
+from anabranch.spark.session.versions import require_release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ def in_lanes(parcels: "DataFrame", *stages: LaneSpec, observe: bool = True) -> "
 
     `observe`: Spark notes the lanes' records, for `ab.progress`.
     """
+    require_release(parcels.sparkSession)
     from anabranch.spark.lane.processor import LaneProcessor
 
     rows = parcels
@@ -61,6 +63,7 @@ def _observed(rows: "DataFrame", run: str, lanes: Sequence[tuple[int, int]]) -> 
 
 def in_lanes_once(parcels: "DataFrame", *stages: LaneSpec) -> "DataFrame":
     """The same for a batch DataFrame: every lane takes one trigger's steps, and ends."""
+    require_release(parcels.sparkSession)
     rows = parcels
     for spec in stages:
         names = LANE_ROWS if spec.after is None else STAGE_ROWS

