@@ -2,10 +2,11 @@
 
 The other engines emit the net change of each column.  A file's name begins with its operator.
 
-On Spark each picture is a query of its own.  Every check runs some of each file there, the deep
-runs all of them; lanes without Spark run all in every check, with the same code.
+On Spark all pictures share one streaming query.  The first of each file is also a query of its
+own, by the public call; the deep runs do so with all of them.
 """
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from anabranch import testing
 from anabranch.errors import StateError
 from anabranch.testing import load_cases, run_case
+from anabranch.testing.together import Run, run_together
 
 FOLDER = Path(__file__).parents[1] / "cases"
 FILES = {
@@ -31,17 +33,51 @@ CASES = [
 ]
 
 
-SHOWN = tuple(case.name for name in FILES for case in load_cases(FOLDER / f"{name}.case")[::4])
-"""The pictures that every check runs on Spark."""
+FIRST = {load_cases(FOLDER / f"{name}.case")[0].name for name in FILES}
+"""The pictures that every check runs on Spark in a query of their own."""
+
+ALONE = [
+    pytest.param(*one.values, id=one.id, marks=() if one.id in FIRST else pytest.mark.deep)
+    for one in CASES
+]
+
+
+def play(case, engine):
+    run_case(case, engine)
+    pushed = {row.name: sum(map(len, row.cells)) for row in case.replicas}
+    account = {name: sum(buckets.values()) for name, buckets in engine.account.items()}
+    assert account == {name: count for name, count in pushed.items() if count}
 
 
 @pytest.mark.parametrize(("operator", "options", "case"), CASES)
-def test_the_pictures_come_true(engine, operator, options, case):
-    with engine(operator, **options) as running:
-        run_case(case, running)
-        pushed = {row.name: sum(map(len, row.cells)) for row in case.replicas}
-        account = {name: sum(buckets.values()) for name, buckets in running.account.items()}
-        assert account == {name: count for name, count in pushed.items() if count}
+def test_the_pictures_come_true(local_engine, operator, options, case):
+    with local_engine(operator, **options) as running:
+        play(case, running)
+
+
+@pytest.fixture(scope="module")
+def played(spark):
+    """All pictures in one query: what each of them raised."""
+    runs = {}
+    for one in CASES:
+        operator, options, case = one.values
+        options = {name: value for name, value in options.items() if name != "lanes"}
+        runs[case.name] = Run(operator, options, partial(play, case))
+    return dict(zip(runs, run_together(spark, list(runs.values())), strict=True))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("case", [one.id for one in CASES])
+def test_the_pictures_come_true_on_spark(played, case):
+    if played[case] is not None:
+        raise played[case]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("operator", "options", "case"), ALONE)
+def test_a_picture_comes_true_in_a_query_of_its_own(spark_engine, operator, options, case):
+    with spark_engine(operator, **{"lanes": 1, **options}) as running:
+        play(case, running)
 
 
 def test_every_case_file_is_run():

@@ -77,25 +77,30 @@ class OnSpark:
 
     def control(self, entry: ControlEntry) -> None:
         """An input comes or leaves, by the query's own calls."""
-        query = self._running()
-        self.expelled.discard(entry.input)
-        if isinstance(entry, Attach):
-            query.attach(entry.input, guarantee=entry.guarantee)
-        elif isinstance(entry, Detach):
-            query.detach(entry.input)
-        else:
-            query.pass_over(entry.input)
-        self._trigger()
+        self.take([entry], [])
 
     def step(self, pushed: Sequence[Pushed]) -> None:
         """One file for all that was pushed, in its order."""
-        if not pushed:
-            return
-        name = f"{self.files:08d}.parquet"
-        self.files += 1
-        # Spark must not see a file that is being written.
-        pq.write_table(self._table(pushed), self.folder / name)
-        os.rename(self.folder / name, self.folder / "in" / name)
+        if pushed:
+            self.take([], pushed)
+
+    def take(self, control: Sequence[ControlEntry], pushed: Sequence[Pushed]) -> None:
+        """Entries and elements that do not depend on one another, and what comes of them."""
+        query = self._running()
+        for entry in control:
+            self.expelled.discard(entry.input)
+            if isinstance(entry, Attach):
+                query.attach(entry.input, guarantee=entry.guarantee)
+            elif isinstance(entry, Detach):
+                query.detach(entry.input)
+            else:
+                query.pass_over(entry.input)
+        if pushed:
+            name = f"{self.files:08d}.parquet"
+            self.files += 1
+            # Spark must not see a file that is being written.
+            pq.write_table(self._table(pushed), self.folder / name)
+            os.rename(self.folder / name, self.folder / "in" / name)
         self._trigger()
 
     def restart(self) -> None:
@@ -132,7 +137,8 @@ class OnSpark:
             made: Merged = getattr(ab, self.entry.call)(stream, **options)
             return made
         hosted = Hosted(lambda columns: self.entry.operator(columns, self.options), "engine")
-        return replace(build([stream], Asked(lanes=self.lanes)), hosted=hosted)
+        asked = Asked(lanes=self.lanes, **self.entry.spark_options)
+        return replace(build([stream], asked), hosted=hosted)
 
     def _running(self) -> "RunningQuery":
         if self.query is None:
