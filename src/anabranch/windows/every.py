@@ -172,12 +172,15 @@ class _Run:
         report = self.engine.report
         visits: list[Visit] = []
         if report.window_close:
-            looked = [start for start in sorted(self.held) if not self.held[start].closed]
-            closing = [start for start in looked if self._has_closed(start)]
-            still = [start for start in touched if start in looked and start not in closing]
-            for start in sorted([*closing, *still]):
-                visits.append(self._visit(start, closed=start in closing, late=False))
-                self.held[start].closed = start in closing
+            looked = [
+                start
+                for start, held in self.held.items()
+                if not held.closed and (self._has_closed(start) or start in touched)
+            ]
+            for start in sorted(looked):
+                closes = self._has_closed(start)
+                visits.append(self._visit(start, closed=closes, late=False))
+                self.held[start].closed = closes
         else:
             looked = touched if report.content_change else sorted(self.held)
             visits = [self._visit(start, closed=False, late=False) for start in looked]
@@ -188,16 +191,18 @@ class _Run:
         return self.frontier is not None and start + self.query.size <= self.frontier
 
     def _forget(self) -> None:
-        gone = [start for start in self.held if self._is_done(start)]
+        """Drop the windows that take no tuple any more, and have nothing left to report."""
+        judge = self.judged if self.progress.known == "next" else self.frontier
+        if judge is None or self.progress.lateness is None:
+            return
+        closes, size = self.engine.report.window_close, self.query.size
+        gone = [
+            start
+            for start, held in self.held.items()
+            if (held.closed or not closes) and self._too_late(start + size, judge)
+        ]
         for start in gone:
             del self.held[start]
-
-    def _is_done(self, start: int) -> bool:
-        """Whether no tuple can come into it, and nothing is left to report."""
-        end = start + self.query.size
-        judge = self.judged if self.progress.known == "next" else self.frontier
-        closed = self.held[start].closed or not self.engine.report.window_close
-        return closed and self._too_late(end, judge)
 
     def _visit(self, start: int, *, closed: bool, late: bool) -> Visit:
         held = self.held[start]

@@ -25,7 +25,7 @@ from anabranch.model import Stable
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.engine import Engine
 from anabranch.windows.predict import read_for, trace
-from anabranch.windows.stream import Arrival
+from anabranch.windows.stream import Arrival, Item
 from anabranch.windows.trace import Query
 
 FIELDS: Final = ("value", "start", "end", "step")
@@ -135,7 +135,7 @@ def foretold(
     """
     query = Query(probe.size, probe.slide, agg, by)
     try:
-        steps = trace(engine, query, read_for(query, probe.tuples))
+        steps = trace(engine, query, _items(query, probe.tuples))
     except (InputError, UsageError):
         return None
     compute = aggregate(agg)
@@ -150,6 +150,12 @@ def foretold(
         for visit in step.visits
         if visit.reported
     )
+
+
+@lru_cache(maxsize=256)
+def _items(query: Query, tuples: tuple[Arrival | Stable, ...]) -> list[Item]:
+    """The tuples of a probe as its query sees them: the same for every engine."""
+    return read_for(query, tuples)
 
 
 predicted = lru_cache(maxsize=30_000)(foretold)
