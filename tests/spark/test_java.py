@@ -205,7 +205,7 @@ spark.stop()
 
 
 def run_python(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh process with only these variables, and a PATH without java."""
+    """Run code in a fresh process with these variables alone, and a PATH without java."""
     tools = folder / "tools"
     tools.mkdir()
     for name in TOOLS:
@@ -218,6 +218,8 @@ def run_python(code: str, folder: Path, **variables: str) -> subprocess.Complete
         "ANABRANCH_CACHE_DIR": str(folder / "cache"),
         **variables,
     }
+    if "NUMBA_CACHE_DIR" in os.environ:  # or the workers would compile every kernel
+        environment["NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
     command = [sys.executable, "-c", code]
     return subprocess.run(
         command,
