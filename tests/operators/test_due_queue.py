@@ -61,8 +61,8 @@ def test_a_queue_of_which_the_past_was_changed_is_seen():
     due = DueQueue()
     due.push(np.array([1, 2, 3]), np.array([0, 1, 2]))
     due._blocks.numbers[0] = 2
-    with pytest.raises(AssertionError, match="in another bucket"):
+    with pytest.raises(AssertionError, match="entries by bucket"):
         due.check()
     due._count = 4
-    with pytest.raises(AssertionError, match="miscounted"):
+    with pytest.raises(AssertionError, match="entries in buckets"):
         due.check()

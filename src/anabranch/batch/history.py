@@ -68,10 +68,11 @@ class Events:
 
     def check(self) -> None:
         """Verify what the class promises; for tests."""
-        assert len(self.id) == len(self.end) == len(self.count), f"ragged: {self!r}"
-        assert bool((self.count > 0).all()), f"an event with no count: {self!r}"
+        sizes = (len(self.id), len(self.end), len(self.count))
+        assert len(set(sizes)) == 1, f"lengths of id, end, count differ: {sizes}"
+        assert bool((self.count > 0).all()), f"counts must be > 0: {self.count}"
         keys = list(zip(self.id.tolist(), self.end.tolist(), strict=True))
-        assert keys == sorted(set(keys)), f"not sorted, or a key twice: {self!r}"
+        assert keys == sorted(set(keys)), f"(id, end) must be sorted and unique: {keys}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,15 +125,17 @@ class Index:
         """Assert what must always hold: each id in one slot, reachable from where it hashes."""
         used = np.flatnonzero(self._words)
         ids = (self._words[used] & _IDS).astype(np.int64) - 1
-        assert len(ids) == self._count == len(np.unique(ids)), f"an id twice: {self!r}"
+        counts = (len(ids), self._count, len(np.unique(ids)))
+        assert len(set(counts)) == 1, f"slots, count, distinct ids {counts}: {self!r}"
         size = len(self._words)
-        assert size >= _ROOM * self._count, f"too full: {self!r}"
+        assert size >= _ROOM * self._count, f"{size} slots < {_ROOM} * {self._count} ids"
         places = np.empty(len(ids), np.int64)
         place_all(frozen_rows(ids), frozen(names), base, size, places)
         free = np.flatnonzero(self._words == _FREE)
         # The first free slot at or after the place must lie behind the slot that holds the id.
         gap = (free[np.searchsorted(free, places) % len(free)] - places) % size
-        assert ((used - places) % size < gap).all(), f"an id cannot be reached: {self!r}"
+        far = ids[(used - places) % size >= gap]
+        assert not len(far), f"ids that a search does not reach: {far} in {self!r}"
 
 
 class Lookup:

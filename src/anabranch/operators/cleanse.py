@@ -193,13 +193,17 @@ class CleanseState(UnaryState):
         """Assert every invariant."""
         super().check()
         _, rows = self.groups.all()
-        assert (rows[:, START] >= self.released).all(), f"not released: {self!r}"
+        first = rows[:, START].min(initial=FOREVER_UNITS)
+        assert first >= self.released, f"held start {first} < released {self.released}"
         is_open = (rows[:, END] >= self.received) & (self.received < FOREVER_UNITS)
         bound = int(rows[:, START].min(initial=self.received, where=is_open))
-        assert self.released == bound, f"released to {self.released}, could be to {bound}"
-        assert (np.diff(self.line[:, 0]) >= 0).all(), f"the line is not in order: {self!r}"
+        assert self.released == bound, (
+            f"released {self.released} != smallest open start {bound}"
+        )
+        line = self.line[:, 0]
+        assert (np.diff(line) >= 0).all(), f"starts of the line are not sorted: {line}"
         passed = rows[rows[:, START] < self.received, START]
-        assert np.isin(passed, self.line[:, 0]).all(), f"an event is not in the line: {self!r}"
+        assert np.isin(passed, line).all(), f"starts {passed} are not all in the line {line}"
 
 
 def release_order(start: Ints, payload: pa.Table, end: Ints) -> NDArray[np.intp]:

@@ -83,4 +83,4 @@ class FinalizeState(UnaryState):
         super().check()
         _, rows = self.groups.all()
         frozen = is_frozen(rows[:, END], self.received)
-        assert not frozen.any(), f"frozen events are held: {rows[frozen]} in {self!r}"
+        assert not frozen.any(), f"frozen events are kept: {rows[frozen]} in {self!r}"

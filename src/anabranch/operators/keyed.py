@@ -308,14 +308,14 @@ class KeyedState:
         group, rows = self.groups.all()
         numbers = [one.number for one in self.members.values()]
         gone = rows[~np.isin(rows[:, _INPUT], numbers)]
-        assert not len(gone), f"keys of inputs that have left: {gone} in {self!r}"
+        assert not len(gone), f"keys of detached inputs: {gone}; attached are {numbers}"
         pairs = np.stack([group, rows[:, _INPUT]], axis=1)
-        once = len(np.unique(pairs, axis=0)) == len(pairs)
-        assert once, f"an input has two events of one key: {self!r}"
+        distinct = len(np.unique(pairs, axis=0))
+        assert distinct == len(pairs), f"{distinct} keys per input != {len(pairs)} events"
         over = rows[is_frozen(rows[:, _END], self.released)]
         # An input that attached later may still bring what the others have passed.
         late = [one for one in self.members.values() if one.frontier < self.released]
-        assert late or not len(over), f"keys of final events: {over} in {self!r}"
+        assert late or not len(over), f"final before {self.released}, but kept: {over}"
 
 
 def _only(arrival: Arrival, codes: Codes) -> Arrival:

@@ -147,10 +147,11 @@ class NormaliseState(UnaryState):
         super().check()
         group, rows = self.groups.all()
         same = np.diff(group) == 0
-        assert (np.diff(rows[:, _RUN])[same] >= 0).all(), f"runs are not in order: {self!r}"
-        assert (rows[:, _RUN] <= rows[:, START]).all(), f"a run starts late: {self!r}"
+        runs, starts = rows[:, _RUN], rows[:, START]
+        assert (np.diff(runs)[same] >= 0).all(), f"runs of a group are not sorted: {runs}"
+        assert (runs <= starts).all(), f"run starts {runs} > event starts {starts}"
         if self.received == FOREVER_UNITS:
-            assert len(rows) == 0, f"events after the end of the stream: {self!r}"
+            assert len(rows) == 0, f"{len(rows)} events held after stable(FOREVER), expected 0"
 
 
 def _due(groups: Ints, group: Ints, end: Ints) -> Ints:

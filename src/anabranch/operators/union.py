@@ -274,7 +274,7 @@ class UnionState:
         self.groups.check()
         _, rows = self.groups.all()
         frozen = is_frozen(rows[:, _END], self.frontier)
-        assert not frozen.any(), f"final events are held: {rows[frozen]} in {self!r}"
+        assert not frozen.any(), f"final events are kept: {rows[frozen]} in {self!r}"
         slow = [one for one in self.members.values() if one.joined_at > self.frontier]
         assert not slow, f"joined beyond the output's frontier {self.frontier}: {slow}"
 

@@ -164,9 +164,10 @@ class Blocks:
         """Assert that just these rows are held."""
         blocks, count = np.unique(ids >> BLOCK_BITS, return_counts=True)
         rows = self.held > 0
-        assert self.number[rows].tolist() == blocks.tolist(), f"blocks miscounted: {self!r}"
-        assert self.held[rows].tolist() == count.tolist(), f"blocks miscounted: {self!r}"
-        assert (self.held >= 0).all(), f"blocks miscounted: {self!r}"
+        numbers, held = self.number[rows].tolist(), self.held[rows].tolist()
+        assert numbers == blocks.tolist(), f"blocks with rows {numbers} != {blocks.tolist()}"
+        assert held == count.tolist(), f"rows per block {held} != {count.tolist()}"
+        assert (self.held >= 0).all(), f"rows per block < 0: {self.held}"
 
 
 @dataclass(frozen=True, slots=True)

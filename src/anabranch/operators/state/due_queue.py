@@ -128,12 +128,15 @@ class DueQueue:
 
     def check(self) -> None:
         """Assert what must always hold: every entry is in the bucket of its time."""
-        assert self._blocks.counts.sum() == self._count, f"miscounted: {self!r}"
+        total = self._blocks.counts.sum()
+        assert total == self._count, f"entries in buckets {total} != count {self._count}"
         times, _ = self.entries
         base = int(self._blocks.numbers[_BASE])
         places = [_bucket(time, base) for time in times.tolist()]
         counts = np.bincount(np.array(places, np.int64), minlength=_BUCKETS)
-        assert (counts == self._blocks.counts).all(), f"in another bucket: {self!r}"
+        assert (counts == self._blocks.counts).all(), (
+            f"entries by bucket {self._blocks.counts} != by their times {counts}"
+        )
 
     def _make_room(self, more: int) -> None:
         """For this many entries, whatever bucket they go to, and a block for each bucket."""

@@ -218,13 +218,15 @@ class Events:
         assert len(set(counted)) == 1, f"flags, count, index differ: {counted} in {self!r}"
         free = self._free.front(len(self._free))
         assert len(np.union1d(ids, free)) == self.used == self.live + len(free), (
-            f"a number is neither live nor free, or both: {self!r}"
+            f"live {ids} and free {free} are not a partition of {self.used} numbers"
         )
         held = np.bincount(ids >> BLOCK_BITS, minlength=len(self.held))
         assert (held == self.held).all(), f"blocks hold {held}, counted {self.held}"
         stored = self.rows[ids, ROW]
-        assert len(np.unique(stored)) == self.live, f"two rows share a payload: {self!r}"
-        assert (stored < self._stored).all(), f"a row has no payload: {self!r}"
+        unique = len(np.unique(stored))
+        assert unique == self.live, f"{unique} distinct payloads != {self.live} live rows"
+        last = stored.max(initial=-1)
+        assert last < self._stored, f"payload {last} >= {self._stored} stored payloads"
         assert all(column.count == self._stored for column in self.columns()), (
             f"columns of payloads have other lengths than {self._stored}"
         )

@@ -148,9 +148,11 @@ class FinalNames:
     def check(self) -> None:
         """Assert what must always hold."""
         rows = self.all()
-        assert len(rows) == len(self) == len(self._index), repr(self)
-        assert (rows[:-1, END] <= rows[1:, END]).all(), f"not sorted: {self!r}"
-        assert (rows[:, END] >= rows[:, START]).all(), f"an end before its start: {self!r}"
+        counts = (len(rows), len(self), len(self._index))
+        assert len(set(counts)) == 1, f"rows, length and index differ: {counts}"
+        ends, starts = rows[:, END], rows[:, START]
+        assert (ends[:-1] <= ends[1:]).all(), f"ends are not sorted: {ends}"
+        assert (ends >= starts).all(), f"ends {ends} < starts {starts}"
         self._index.check(self._rows, base=self._base)
 
 

@@ -276,13 +276,16 @@ class Groups:
         """Assert every invariant."""
         self.table.check()
         group, rows = self.all()
-        assert len(rows) == self._events <= self._used, f"{len(rows)} events in {self!r}"
-        assert (rows[:, 0] < rows[:, 1]).all(), f"an event ends where it starts: {self!r}"
+        counts = (len(rows), self._events, self._used)
+        assert counts[0] == counts[1] <= counts[2], f"rows == events <= used: {counts}"
+        empty_events = rows[rows[:, 0] >= rows[:, 1]]
+        assert not len(empty_events), f"start < end does not hold: {empty_events}"
         table = self.table.rows
         empty = np.setdiff1d(self.table.living(), group)
         assert not len(empty), f"groups without events: {empty}"
         if self._by_start:
-            assert (table[group, START] == rows[:, 0]).all(), f"starts differ: {self!r}"
+            starts = table[group, START]
+            assert (starts == rows[:, 0]).all(), f"group starts {starts} != {rows[:, 0]}"
         self.due.check()
         times, ids = self.due.entries
         known = set(zip(times.tolist(), ids.tolist(), strict=True))
