@@ -8,7 +8,7 @@ that turns one into the other, and refuses a real time of that value.
 * Row i of every column belongs to element i.
 * A stable has its time in `start`; its other times are 0 and its payload is null.
 * An insert has `old_end` 0.
-* `hashes`, where somebody has computed them, are the 128-bit hashes of the payloads, two words
+* `hashes`, where they were computed before, are the 128-bit hashes of the payloads, two words
   per row as `hashing.hash_columns` gives them, so that no other operator hashes them again.
 
 Not checked here: that the stream keeps its promises (`anabranch.model.history` defines what

@@ -38,7 +38,7 @@ YOUNG = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One thing that can go: what it is, where, and how large."""
+    """A file or folder that can be removed: its kind, path and size."""
 
     kind: str
     path: Path
@@ -175,7 +175,7 @@ def find(cache: Path, temporary: Path) -> list[Leftover]:
 
 
 def remove(leftover: Leftover) -> None:
-    """Remove one thing; that somebody else was quicker is no error."""
+    """Remove a file or folder; one that is already gone is no error."""
     if leftover.path.is_dir() and not leftover.path.is_symlink():
         shutil.rmtree(leftover.path, ignore_errors=True)
     else:
@@ -200,7 +200,7 @@ def _in_use(kind: str, path: Path) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it runs, as somebody else
+        return True  # it runs, as another user
     return True
 
 

@@ -45,13 +45,13 @@ class Publisher:
     paused: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)
     first: threading.Event = field(default_factory=threading.Event)
-    go_on: threading.Event = field(default_factory=threading.Event)
+    proceed: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
         """Begin; `first` is set when each replica has a file, `done` when all is written.
 
-        In between it waits for `go_on`: Spark's first trigger loads and compiles, and the
+        In between it waits for `proceed`: Spark's first trigger loads and compiles, and the
         replicas would be complete before the merge has started.
         """
         threading.Thread(target=self._run, name="publisher", daemon=True).start()
@@ -98,7 +98,7 @@ class Publisher:
     def _pause(self) -> None:
         begin = time.monotonic()
         self.first.set()
-        self.go_on.wait()
+        self.proceed.wait()
         self.paused = time.monotonic() - begin
 
     def _clock(self) -> float:
@@ -206,7 +206,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
     with watch.shown() as show, interrupts_noted() as interrupted:
 
         def listen(totals: "Totals") -> None:
-            publisher.go_on.set()
+            publisher.proceed.set()
             show(totals)
 
         query = merged.start(
@@ -219,7 +219,7 @@ def _merge(workload: "Workload", folder: Path, seconds: float, err: "Console") -
             _wait(query, publisher, interrupted)
         finally:
             publisher.stopping.set()
-            publisher.go_on.set()
+            publisher.proceed.set()
             query.stop()
     return query.totals
 

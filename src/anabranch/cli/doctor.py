@@ -40,7 +40,7 @@ ENOUGH_DISK = 2 * host.GIB
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what there is, whether it will do, else what to do."""
+    """The result of one check: what was found, whether it suffices, else the remedy."""
 
     name: str
     status: Status

@@ -138,7 +138,7 @@ def split(line: str) -> tuple[str, ...]:
 
 @contextmanager
 def _counted(engine: "Command") -> Iterator["Run"]:
-    """The engine, with a count of its runs on stderr where somebody looks."""
+    """The engine, with a count of its runs on stderr if that is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

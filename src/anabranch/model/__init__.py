@@ -1,4 +1,4 @@
-"""What a stream means, in plain Python: the judge of every faster thing built on it.
+"""The meaning of a stream, in plain Python; every faster implementation is compared with it.
 
 * A physical stream is a sequence of elements; a prefix of it stands for a history, a bag of
   events with lifetimes.  Two streams mean the same when their histories are equal.

@@ -26,7 +26,7 @@ from anabranch.windows.stream import Given, Item, Row, rows_of
 from anabranch.windows.trace import Query, Step, Visit
 
 MOST_BARS: Final = 40
-"""Windows that are drawn in one row; a picture with more shows nothing to anybody."""
+"""Windows that are drawn in one row; a picture with more is not readable."""
 MOST_LABELS: Final = 60
 """Tuples up to which each shows its value."""
 _MOST_INSTANTS: Final = 10_000

@@ -451,7 +451,7 @@ class Totals:
 
 
 def troubles(totals: Totals, time: TimeType) -> list[str]:
-    """What somebody should know who relies on the output, in words."""
+    """Warnings for those who rely on the output."""
     found = []
     if totals.alarm is not None:
         name, guarantee = totals.alarm

@@ -1,4 +1,4 @@
-"""Warnings in the log of what somebody should know who relies on the output of a merge."""
+"""Warnings in the log for those who rely on the output of a merge."""
 
 import logging
 from dataclasses import dataclass, field

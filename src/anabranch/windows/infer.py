@@ -323,7 +323,7 @@ def infer(
 ) -> Inference:
     """The settings of the engine that `run` runs; see `anabranch.windows.answers` for it.
 
-    `recorded` are runs that somebody wrote down: they count as answers.  Without `run` there
+    `recorded` are saved runs: they count as answers.  Without `run` there
     are only those, and `next_probe` of what is found is a run that would narrow them down.
     `agg` and `by` are what its query computes and how its windows count.  `batches`, `late`
     and `stables` are what it accepts: batches of several tuples, tuples out of order,

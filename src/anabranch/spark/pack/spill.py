@@ -61,8 +61,8 @@ class Depot:
                 return file.read_buffer()
         except FileNotFoundError as error:
             message = (
-                f"{path}: parcels of this trigger were here and are gone; did somebody remove "
-                "files of the checkpoint while the query ran? Start it again: nothing is lost"
+                f"{path}: a file of this trigger is missing; were files of the checkpoint "
+                "removed while the query ran? Start it again: nothing is lost"
             )
             raise RunError(message) from error
 

@@ -1,4 +1,4 @@
-"""The life of a query: what it is made of, the run it belongs to, its control log, its end.
+"""Queries: the merge, the run record, the control log, the running query and its end.
 
 Its modules, from what a user builds to what is left at the end:
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 BEAT: Final = 10.0
 EXPIRES: Final = 60.0
-"""Seconds; longer than a pause of a healthy driver, and shorter than anybody waits."""
+"""Seconds; longer than any pause of a healthy driver, and short enough to wait for."""
 
 FOLDERS: Final = ("anabranch-lease-0", "anabranch-lease-1")
 

@@ -25,7 +25,7 @@ LONGEST_LOOK: Final = 10.0
 
 @dataclass
 class _Waiting:
-    """One copy: how long was waited, and from when on somebody was how far ahead of it."""
+    """One replica: how long the output has waited for it, and since when it is behind."""
 
     clock: float = 0.0
     ahead: list[tuple[float, float]] = field(default_factory=list)

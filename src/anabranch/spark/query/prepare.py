@@ -186,7 +186,7 @@ class Prepared:
         return query
 
     def _lock(self) -> DriverLock | DriverLease:
-        """The right to drive the checkpoint; raises if somebody else has it."""
+        """The lock of the checkpoint; raises if another driver holds it."""
         if self.folder is not None:
             return DriverLock(self.folder)
         assert self.far is not None, f"{self.checkpoint} is neither local nor remote"

@@ -1,4 +1,4 @@
-"""What somebody who watches a run wants to know of Spark first, in one line.
+"""Spark's version, master and UI in one line, for the start of a run.
 
 Spark gives the address of its UI by its context alone, which Spark Connect does not have.  So
 it is put together from settings; where the port is taken, Spark takes one of the next.
