@@ -18,6 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import anabranch
 from anabranch import errors
 
 ROOT: Final = Path(__file__).parents[1]
@@ -28,7 +29,14 @@ MOVED: Final = {
 }
 """Pages outside docs/, by their names in the site."""
 
-PUBLIC: Final = [f"anabranch{m}" for m in ("", ".model", ".windows", ".testing", ".errors")]
+PUBLIC: Final = [
+    "anabranch",
+    *(
+        f"anabranch.{n}"
+        for n in anabranch.__all__
+        if isinstance(getattr(anabranch, n), ModuleType)
+    ),
+]
 """Modules that users import; each is a page of the reference."""
 
 FOLDERS: Final = {"docs/decisions": "decisions/index.md"}
@@ -41,6 +49,30 @@ LINK: Final = re.compile(
 FENCE: Final = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Completes the navigation: a page for each public module, and guides that it lacks."""
+    sections = {name: pages for part in config.nav or [] for name, pages in part.items()}
+    for module in PUBLIC:
+        sections["Reference"].append({module: page_of(module)})
+    named = [page for pages in sections.values() for page in _pages(pages)]
+    for section, folder in (("Guides", "guide"), ("Internals", "internals")):
+        for path in sorted((ROOT / "docs" / folder).glob("*.md")):
+            if f"{folder}/{path.name}" not in named:
+                sections[section].append(f"{folder}/{path.name}")
+    return config
+
+
+def _pages(section: str | list[dict[str, str]]) -> list[str]:
+    if isinstance(section, str):
+        return [section]
+    return [page for entry in section for page in entry.values()]
+
+
+def page_of(module: str) -> str:
+    """The page of the reference that a module has."""
+    return f"reference/{module.removeprefix('anabranch.')}.md"
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are generated, and the files that links need."""
     for source, page in MOVED.items():
@@ -48,8 +80,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, page, content=moved(text, "", page)))
     files.append(File.generated(config, "decisions/index.md", content=decisions()))
     for module in PUBLIC:
-        page = f"reference/{module.removeprefix('anabranch.')}.md"
-        files.append(File.generated(config, page, content=reference(module)))
+        files.append(File.generated(config, page_of(module), content=reference(module)))
     linked = set()
     for file in files.documentation_pages():
         linked |= copied(file.content_string, "docs/" + file.src_uri)

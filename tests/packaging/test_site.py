@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+import anabranch
+
 ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself; a link that a reader follows may lead anywhere.
 LOADED = re.compile(
@@ -51,7 +53,10 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
         assert not re.search(r"url\([\"']?(https?:)?//|@import", sheet.read_text()), sheet
 
 
-@pytest.mark.parametrize("module", ["", ".model", ".windows", ".testing", ".errors"])
+MODULES = [n for n in anabranch.__all__ if isinstance(getattr(anabranch, n), ModuleType)]
+
+
+@pytest.mark.parametrize("module", ["", *(f".{name}" for name in MODULES)])
 def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
     page = (site / "reference" / f"{module[1:] or 'anabranch'}.html").read_text()
     inside = import_module(f"anabranch{module}")
