@@ -37,15 +37,15 @@ class ReferenceR4:
     promote: bool = False
 
     def __post_init__(self) -> None:
-        self.merge = MergeR4(
-            shrink_only=self.shrink_only, stable_lag=self.stable_lag, promote=self.promote
-        )
+        chosen = {"stable_lag": self.stable_lag, "promote": self.promote}
+        self.merge = MergeR4(policy=Policy(shrink_only=self.shrink_only, **chosen))
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
-        self.output += self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        change = self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        self.output += change.output
 
     def detach(self, name: str) -> None:
-        self.output += self.merge.detach(name)
+        self.output += self.merge.detach(name).output
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
         before = len(self.output)

@@ -7,6 +7,7 @@ reports that.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from hypothesis import strategies as st
 
@@ -15,7 +16,15 @@ from anabranch.model.history import History, Reader, Replay
 from anabranch.model.time import Time
 from anabranch.operators.contract import Bucket, Outcome, Reason, Released
 from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
-from anabranch.operators.reference.r3 import Change, MergeR3
+from anabranch.operators.reference.membership import Change
+from anabranch.operators.reference.r3 import MergeR3
+
+ASKED_FOR: dict[type[Element], Reason] = {
+    Insert: Reason.FIRST,
+    Adjust: Reason.CORRECTED,
+    Stable: Reason.LEADS,
+}
+"""The reason of the input element that stands behind an output element of each kind."""
 
 ADJUSTS: list[Adjusts | Follow] = [*Adjusts, Follow("r1")]
 CHOOSING: list[Inserts | Quorum] = [Inserts.LEADER, Inserts.HIGHEST_START, Inserts.MOST_FREE]
@@ -94,23 +103,39 @@ class Run:
             assert len(waiting) == 1
             self.fates[waiting[0]] = (replica, element, reason)
 
+    def buckets(self) -> Counter[Bucket]:
+        """How many elements are in each bucket."""
+        return Counter(reason.bucket for _, _, reason in self.fates)
+
+    @property
+    def came(self) -> Counter[type[Element]]:
+        """How many elements of each kind came."""
+        return Counter(type(element) for _, element, _ in self.fates)
+
+    @property
+    def went(self) -> Counter[type[Element]]:
+        """How many elements of each kind went to the output."""
+        return Counter(map(type, self.output))
+
+    def added(self, kind: type[Element]) -> int:
+        """Elements of this kind on the output that no single input element asked for."""
+        return self.went[kind] - sum(reason is ASKED_FOR[kind] for _, _, reason in self.fates)
+
+    @property
+    def leader_changes(self) -> int:
+        """How often another replica moved the frontier than the one before."""
+        leaders = [name for name, _, reason in self.fates if reason is Reason.LEADS]
+        return sum(one != other for one, other in pairwise(leaders))
+
     def judge_accounts(self) -> None:
-        """Each element is in one bucket, per replica, and the output is what they say."""
-        account = self.merge.account
-        for replica in {name for name, _, _ in self.fates}:
-            mine = Counter(reason for name, _, reason in self.fates if name == replica)
-            assert +account.reasons[replica] == mine
-            assert sum(account.buckets(replica).values()) == mine.total()
-        assert sum(account.buckets().values()) == len(self.fates) == account.came.total()
-        reasons = Counter(reason for _, _, reason in self.fates)
-        for kind, asked in (
-            (Insert, Reason.FIRST),
-            (Adjust, Reason.CORRECTED),
-            (Stable, Reason.LEADS),
-        ):
-            out = sum(isinstance(element, kind) for element in self.output)
-            assert account.went[kind] == out
-            assert account.added(kind) == out - reasons[asked] >= 0
+        """Each element is in one bucket: what is pending is held, and the rest is explained."""
+        held = [
+            (key[0], e) for node in self.merge.nodes.values() for key, e in node.held.items()
+        ]
+        pending = [(name, e) for name, e, reason in self.fates if reason is Reason.HELD]
+        assert Counter(held) == Counter(pending)
+        for kind in ASKED_FOR:
+            assert self.added(kind) >= 0
 
     def shown(self) -> dict[Identity, Time]:
         """The end of each event on the output."""
@@ -120,7 +145,7 @@ class Run:
         """What this replica says of the events that may still change."""
         key = self.merge.replicas[replica].key
         return {
-            identity: node.ends[key]
+            identity: max(node.ends[key], default=identity.start)
             for identity, node in self.merge.nodes.items()
             if key in node.ends
         }

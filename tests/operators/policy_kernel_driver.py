@@ -27,7 +27,7 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.reference.r3 import Change
+from anabranch.operators.reference.membership import Change
 from anabranch.testing.strategies import quarrels
 
 Part = tuple[str, list[Element]]
@@ -99,7 +99,7 @@ class Duel:
         assert alarm == (merge.alarm and merge.alarm[1:])
         missing = [(name, start, payload) for name, (start, payload) in merge.missing]
         assert Counter(self.kernel.missing) == Counter(missing)
-        assert state.pending == merge.account.buckets()[Bucket.PENDING]
+        assert state.pending == self.run.buckets()[Bucket.PENDING]
         assert self.fates == self.run.fates
         mine, theirs = self.kernel.seen, self.run.seen
         assert mine.violations == ()

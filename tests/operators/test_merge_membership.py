@@ -186,7 +186,7 @@ def test_the_leader_may_leave_and_all_but_one():
     run.note(run.merge.detach("r2"))
     feed(run, "r1: stable 8")
     assert run.output == parse("insert a 1..9; stable 5; adjust a 1..9->7; stable 8")
-    assert run.merge.account.leader_changes == 1
+    assert run.leader_changes == 1
     assert run.merge.detach("nobody") == ((), ())
 
 

@@ -33,7 +33,7 @@ def test_every_policy_is_compatible_at_every_prefix_and_equivalent_at_the_end(da
     assert History.of(run.output) == History.of(streams[0])
     assert run.merge.frontier == FOREVER
     assert run.merge.nodes == run.merge.settled == {}
-    assert run.merge.account.buckets()[Bucket.PENDING] == 0
+    assert run.buckets()[Bucket.PENDING] == 0
     assert run.merge.conflicts == 0
 
 
@@ -52,7 +52,7 @@ def test_every_policy_is_valid_and_accounted_whatever_comes(data, policy):
         run.note(run.merge.detach(f"r{number}"))
         assert replay(run.output).violations == ()
         run.judge_accounts()
-    assert run.merge.account.buckets()[Bucket.PENDING] == 0
+    assert run.buckets()[Bucket.PENDING] == 0
 
 
 @given(st.data(), policies(adjusts=[Adjusts.ON_STABLE]))
@@ -62,12 +62,12 @@ def test_on_stable_keeps_the_bounds_of_erratum_l12(data, policy):
     run = Run.of(policy, len(streams))
     for number, element in arrived:
         run.take(number, element)
-        came, went = run.merge.account.came, run.merge.account.went
+        came, went = run.came, run.went
         assert went[Stable] <= came[Stable]
         if not policy.shrink_only:
             assert went[Insert] <= came[Insert]
             assert went[Adjust] <= came[Insert] + came[Adjust]
-            assert run.merge.account.added(Insert) == 0
+            assert run.added(Insert) == 0
 
 
 @given(st.data(), policies())
@@ -106,7 +106,7 @@ def test_a_merge_of_merges_is_a_merge(data, below, above):
         assert replay(run.output).violations == ()
         run.judge_accounts()
     assert History.of(run.output) == History.of(streams[0])
-    assert run.merge.account.buckets()[Bucket.VIOLATION] == 0
+    assert run.buckets()[Bucket.VIOLATION] == 0
 
 
 def test_all_parts_are_drawn():

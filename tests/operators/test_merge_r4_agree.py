@@ -16,7 +16,7 @@ from anabranch.operators.merge.bags import fill_bags
 from anabranch.operators.merge.layout import ENDS, OUT
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.reference.r4_agree import Change, heeded, is_denied, owed
+from anabranch.operators.reference.r4_agree import NewEnd, heeded, is_denied, owed
 
 START = 1
 LATER = st.lists(st.one_of(st.integers(START + 1, 9), st.just(FOREVER)), max_size=5)
@@ -109,11 +109,11 @@ def test_a_half_frozen_identity_follows_a_decider_from_its_guarantee_on(
 @pytest.mark.parametrize(
     ("have", "want", "changes"),
     [
-        ([], [3], [Change(None, 3)]),
-        ([], [9], [Change(None, 9)]),
-        ([3], [], [Change(3, None)]),
-        ([9], [], [Change(9, None)]),
-        ([2, 9], [3], [Change(2, 3), Change(9, None)]),
+        ([], [3], [NewEnd(None, 3)]),
+        ([], [9], [NewEnd(None, 9)]),
+        ([3], [], [NewEnd(3, None)]),
+        ([9], [], [NewEnd(9, None)]),
+        ([2, 9], [3], [NewEnd(2, 3), NewEnd(9, None)]),
         ([7, 8], [6, 9], []),
     ],
 )
@@ -171,5 +171,5 @@ def test_nothing_is_owed_where_a_stable_freezes_nothing(have, want, frontier, mo
 
 def change_of(element):
     if isinstance(element, Insert):
-        return Change(None, element.end)
-    return Change(element.old_end, None if element.is_removal else element.end)
+        return NewEnd(None, element.end)
+    return NewEnd(element.old_end, None if element.is_removal else element.end)

@@ -106,11 +106,9 @@ class MergeReference:
         policy, case = asked.policy, asked.case or MergeCase.R4
         common: dict[str, Any]
         common = {"stable_lag": policy.stable_lag, "promote": policy.promote}
-        if case is MergeCase.R3:
-            return cls(MergeR3(policy=replace(policy, violations=Violations.IGNORE)), policy)
-        if case is MergeCase.R4:
-            common |= {"gaps": policy.gaps, "wait": policy.wait}
-            return cls(MergeR4(shrink_only=policy.shrink_only, **common), policy)
+        if case in (MergeCase.R3, MergeCase.R4):
+            reference = MergeR3 if case is MergeCase.R3 else MergeR4
+            return cls(reference(policy=replace(policy, violations=Violations.IGNORE)), policy)
         ordered: dict[MergeCase, Any]
         ordered = {MergeCase.R0: MergeR0, MergeCase.R1: MergeR1, MergeCase.R2: MergeR2}
         return cls(ordered[case](**common), policy)
@@ -125,9 +123,7 @@ class MergeReference:
             change = self.merge.detach(entry.input)
         else:
             change = self.merge.pass_over(entry.input)
-        if change is None:
-            return (), ()
-        return (change.output, change.resolved) if hasattr(change, "output") else (change, ())
+        return change or ((), ())
 
     @property
     def conflicts(self) -> int:
@@ -143,13 +139,13 @@ class MergeReference:
     @property
     def live(self) -> int:
         """Identities that may still change; of an ordered merge, inserts that are held."""
-        if isinstance(self.merge, MergeR3 | MergeR4):
+        if isinstance(self.merge, MergeR4):
             return len(self.merge.nodes)
         return sum(len(one.held) for one in self.merge.replicas.values())
 
     def check(self) -> None:
-        """Assert the invariants of R3; the others state none."""
-        if isinstance(self.merge, MergeR3):
+        """Assert the invariants of R3 and R4; the others state none."""
+        if isinstance(self.merge, MergeR4):
             self.merge.check()
 
     def push(self, name: str, element: Element) -> Outcome:

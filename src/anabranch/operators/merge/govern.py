@@ -9,8 +9,8 @@ elements, so that the last adjust of a step is the last that `always` shows.
     follow    the end that a replica gives an event that is there
 
 What a stable forces has been done before (`reconcile`): a policy only decides what nothing
-forces yet.  The reference, which asks after every element, is `reference.r3_view` and
-`reference.r3_output.Output._follow`; with steps of one element the two agree.
+forces yet.  The reference, which asks after every element, is `reference.r3.MergeR3._look`;
+with steps of one element the two agree.
 
 Papers: LMerge V-A, locations 1 and 2; errata D8, L14.
 """

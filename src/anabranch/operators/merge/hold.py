@@ -9,7 +9,7 @@ end that it had.  It is `pending` while it is held; when a step ends it is
 
 An insert of this step gets its reason directly, one of an earlier step is `resolved`.
 
-The reference is `reference.r3_output.Output`, `_show` and `_release`.
+The reference is `reference.r4.MergeR4`, `_apply` and `_release`.
 """
 
 from collections.abc import Sequence

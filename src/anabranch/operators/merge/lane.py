@@ -37,7 +37,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.reference.membership import Alarm, Stretch
-from anabranch.operators.reference.r3 import accuse
+from anabranch.operators.reference.r4 import accuse
 from anabranch.operators.state.blocks import Saved
 
 

@@ -20,7 +20,7 @@ Events whose end on the output is then before `time` are frozen and leave the st
 stable(FOREVER) all do (L15).  Only the events that the agenda names are visited;
 `bag_reconcile` visits those with several events of one identity.
 
-The reference is `reference.r3.MergeR3._reconcile` and `_agreed_end`.
+The reference is `reference.r4.MergeR4._reconcile` and `_agree`.
 
 Papers: LMerge IV-D, Algorithm R3, lines 15 to 29, with errata L3, L4, L14 and L15; D5.
 """
@@ -202,7 +202,7 @@ def pass_by(
 def opinion(rows: Ints, node: int, deciders: Deciders, scope: Scope) -> tuple[int, int]:
     """Who decides on an event, and with which end; ABSENT: nobody has it, or too few.
 
-    The reference is `reference.r3.MergeR3._opinion`.
+    The reference is `reference.r4.MergeR4._decider`.
     """
     start, votes, first, end = rows[node, START], 0, 0, ABSENT
     frontier = scope.frontier

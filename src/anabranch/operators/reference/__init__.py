@@ -4,8 +4,8 @@ A reference keeps no columns and compiles nothing.  It states what is right; the
 it are raced against it by the laws in `tests/operators`.
 
     ordered      merge of streams in order: R0, R1 and R2
-    r3           merge of keyed streams, with every policy (`r3_view`, `r3_output`)
     r4           merge of streams that may hold several events of one identity (`r4_agree`)
+    r3           the same for keyed streams, with every policy
     normalise    the normal form of a stream; cleanse: only final events, in order
     membership   who takes part in a merge, and what no replica may send
 """

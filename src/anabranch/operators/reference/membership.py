@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from anabranch.errors import UsageError
-from anabranch.model.element import Adjust, Identity, Insert
+from anabranch.model.element import Adjust, Element, Identity, Insert
 from anabranch.model.time import FOREVER, NEVER, Time
-from anabranch.operators.contract import Reason
+from anabranch.operators.contract import Reason, Released
 
 Attachment: TypeAlias = tuple[str, int]
 """A replica's name and the number of this attachment of it (erratum L8)."""
@@ -104,6 +104,13 @@ class Stretch(NamedTuple):
     start: Time
     end: Time
     replica: str
+
+
+class Change(NamedTuple):
+    """What attaching or detaching a replica did to the output, and to what was pending."""
+
+    output: tuple[Element, ...]
+    resolved: tuple[Released, ...]
 
 
 @dataclass(slots=True)

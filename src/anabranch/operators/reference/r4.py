@@ -10,19 +10,22 @@ freeze a wrong one:
     before the stable is made to agree with it on the output, as far as that could not be done
     later (`r4_agree`).
 
-Where replicas may have gaps (`gaps`), the frontier waits for all joined replicas, and the one
-with the most open events of an identity decides on it; but one that removed all of them
-decides first.  Of an identity that is half frozen, events that one side lacks are no
-contradiction.
+Where replicas may have gaps (`policy.gaps`), the frontier waits for all joined replicas, and
+the one with the most open events of an identity decides on it; but one that removed all of them
+decides first, and one without it has no say.  Of an identity that is half frozen, events that
+one side lacks are no contradiction.
 
-Errata applied: L4 (what is half frozen on the output stays, and is never cut below its
-frontier), L8 (entries belong to an attachment, and leave with it), L9 (a joining replica's
-stables wait until the output reaches its guarantee), L10 (a removal only decrements; a replica
-without events has no greatest end; an adjust of an end that its replica does not have is a
-violation), L11 (the order and the partners of corrections), L14 (`shrink_only`), L15
-(stable(FOREVER) frees everything).  A replica that removed all its events of an identity keeps
-an empty bag, which distinguishes "the deciding replica removed it" from "it never had it": the
-second is a gap, named in `missing`.
+Replicas attach and detach at any time (`membership`).  Case R3 is this merge of replicas in
+which an identity has one event at most; `r3` adds the policies that need that.
+
+Errata applied: L3 (the output's entry changes only when an adjust is sent), L4 (what is half
+frozen on the output stays, and is never cut below its frontier), L8 (entries belong to an
+attachment, and leave with it), L9 (a joining replica's stables wait until the output reaches
+its guarantee), L10 (a removal only decrements; a replica without events has no greatest end; an
+adjust of an end that its replica does not have is a violation), L11 (the order and the partners
+of corrections), L14 (`shrink_only`), L15 (stable(FOREVER) frees everything).  A replica that
+removed all its events of an identity keeps an empty bag, which distinguishes "the deciding
+replica removed it" from "it never had it": the second is a gap, named in `missing`.
 
 Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-B, V-C.
 
@@ -40,184 +43,271 @@ Papers: LMerge IV-E, Algorithm R4 (MaxStable is `frontier`, in3t is `nodes`); V-
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from anabranch.errors import ViolationError
 from anabranch.model.element import Adjust, Element, Identity, Insert, Stable
+from anabranch.model.notation import show_element
 from anabranch.model.time import FOREVER, NEVER, Time
-from anabranch.operators.contract import Outcome, Reason
-from anabranch.operators.reference.membership import Attachment, ReferenceMerge, Replica
-from anabranch.operators.reference.r4_agree import Change, heeded, is_denied, owed, spared
+from anabranch.operators.contract import Bucket, Outcome, Reason, Released
+from anabranch.operators.merge.policy import DEFAULT, Inserts, Policy, Quorum, Violations
+from anabranch.operators.reference.membership import (
+    Attachment,
+    Change,
+    ReferenceMerge,
+    Replica,
+)
+from anabranch.operators.reference.r4_agree import NewEnd, heeded, is_denied, owed, spared
 
 
 @dataclass(slots=True)
 class Node:
-    """The events of one identity: their ends on the output, and what each replica has."""
+    """The events of one identity: their ends on the output, and what each replica has.
 
+    `held` are the inserts that are pending because nothing is on the output yet.  `withdrawn`:
+    an adjust took it off the output; the next replica that mentions it, and has it, brings it
+    back.
+    """
+
+    identity: Identity
     output: Counter[Time] = field(default_factory=Counter)
     ends: dict[Attachment, Counter[Time]] = field(default_factory=dict)
     in_conflict: bool = False
+    withdrawn: bool = False
+    held: dict[Attachment, Insert] = field(default_factory=dict)
+
+    @property
+    def output_end(self) -> Time | None:
+        """Its last end on the output; None: it is not there, and may still come."""
+        return max(self.output, default=None)
 
 
 class MergeR4(ReferenceMerge):
-    """The state of the reference merge; `push` is the only step."""
+    """The state of the reference merge: replicas attach and detach, and push elements."""
 
-    def __init__(
-        self,
-        *,
-        shrink_only: bool = False,
-        stable_lag: int = 0,
-        promote: bool = False,
-        gaps: bool = False,
-        wait: Time | None = None,
-    ) -> None:
+    def __init__(self, *, policy: Policy = DEFAULT) -> None:
         super().__init__()
-        self.shrink_only = shrink_only
-        self.stable_lag = stable_lag
-        self.promotes = promote
-        self.gaps = gaps
-        self.wait = wait
+        self.policy = policy
         self.nodes: dict[Identity, Node] = {}
+        self._emitted: list[Element] = []
+        self._resolved: list[Released] = []
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
-    ) -> tuple[Element, ...]:
+    ) -> Change:
         """Let a replica take part, or replace its old attachment by a new one.
 
         Who is promoted then may have a stable that waited: what it brings out is returned.
         """
         left = self.replicas.get(replica)
         self.members.attach(replica, guarantee=guarantee, attachment=attachment)
-        return self._regroup(left)
+        self._regroup(left)
+        return Change(*self._flush())
 
-    def detach(self, replica: str) -> tuple[Element, ...]:
+    def detach(self, replica: str) -> Change:
         """Drop what this replica has; what it brought to the output stays."""
-        return self._regroup(self.replicas.pop(replica, None))
+        self._regroup(self.replicas.pop(replica, None))
+        return Change(*self._flush())
 
-    def pass_over(self, replica: str) -> tuple[Element, ...]:
+    def pass_over(self, replica: str) -> Change:
         """Do not wait for this replica until it has caught up."""
         self.members.pass_over(replica)
-        return self._regroup(None)
-
-    def _regroup(self, left: Replica | None) -> tuple[Element, ...]:
-        """After replicas came or left: who leads now, and what follows from that."""
-        if left is not None:
-            for node in self.nodes.values():
-                node.ends.pop(left.key, None)
-        if self.promotes:
-            self.members.succeed(self.frontier)
-        return tuple(self._advance())
+        self._regroup()
+        return Change(*self._flush())
 
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
-        if replica not in self.replicas:
-            # A complete replica: nobody is promoted, and nothing can come out.
-            self.attach(replica)
-        source = self.replicas[replica]
-        if not source.consumes(seq):
-            return Outcome(Reason.REDELIVERY)
-        if isinstance(element, Insert):
-            return self._insert(element, source)
-        if isinstance(element, Adjust):
-            return self._adjust(element, source)
-        return self._stable(element, source)
+        return Outcome(self._take(replica, element, seq), *self._flush())
 
-    def _insert(self, e: Insert, source: Replica) -> Outcome:
-        if refused := source.refuses(e):
-            return Outcome(refused)
-        identity, is_free = Identity(e.start, e.payload), e.start >= self.frontier
-        if identity not in self.nodes and not is_free:
-            return Outcome(self._too_late(identity))
-        node = self.nodes.setdefault(identity, Node())
+    def check(self) -> None:
+        """Verify what must hold between any two calls."""
+        attached = {one.key for one in self.replicas.values()}
+        for (start, _), node in self.nodes.items():
+            if node.output_end is None:
+                assert start >= self.frontier, f"an event was passed by: {node!r}"
+            else:
+                assert node.output_end >= self.frontier, f"a final event was kept: {node!r}"
+                assert not node.held, f"held, and on the output: {node!r}"
+            assert attached >= node.ends.keys(), f"entries outlived a replica: {node!r}"
+            assert all(node.ends[key] for key in node.held), f"held nothing: {node!r}"
+
+    def _regroup(self, left: Replica | None = None) -> None:
+        """After replicas came or left: who leads now, and what follows from that."""
+        if left is not None:
+            self._forget(left)
+        if self.policy.promote:
+            self.members.succeed(self.frontier)
+        self._advance()
+        self._look()
+
+    def _forget(self, left: Replica) -> None:
+        """Drop what an attachment has, and events that no other one mentions."""
+        for identity, node in list(self.nodes.items()):
+            self._release(node, left.key, Reason.ABANDONED)
+            node.ends.pop(left.key, None)
+            if not node.output and not node.ends:
+                del self.nodes[identity]
+
+    def _take(self, replica: str, element: Element, seq: int | None) -> Reason:
+        if replica in self.members.expelled:
+            return Reason.EXPELLED
+        if replica not in self.replicas:
+            self.members.attach(replica, guarantee=None, attachment=1)
+            self._regroup()
+        source = self.replicas[replica]
+        last_seq = source.last_seq
+        if not source.consumes(seq):
+            return Reason.REDELIVERY
+        reason = self._judge(element, source)
+        if reason.bucket is Bucket.VIOLATION:
+            if self.policy.violations is Violations.RAISE:
+                source.last_seq = last_seq
+                raise ViolationError(accuse(replica, element, reason))
+            if self.policy.violations is Violations.DETACH:
+                self.members.expel(replica)
+                self._regroup(self.replicas.pop(replica))
+        return reason
+
+    def _judge(self, element: Element, source: Replica) -> Reason:
+        if isinstance(element, Stable):
+            return self._stable(element, source)
+        if refused := source.refuses(element):
+            return refused
+        identity = Identity(element.start, element.payload)
+        node = self.nodes.get(identity)
+        if isinstance(element, Adjust):
+            return self._adjust(element, source, identity, node)
+        return self._insert(element, source, identity, node)
+
+    def _insert(
+        self, e: Insert, source: Replica, identity: Identity, node: Node | None
+    ) -> Reason:
+        if node is None:
+            if e.start < self.frontier:
+                return self._too_late(identity)
+            node = self.nodes[identity] = Node(identity)
         ends = node.ends.setdefault(source.key, Counter())
         ends[e.end] += 1
         if ends.total() <= node.output.total():
-            return Outcome(Reason.KNOWN)
-        if not is_free:
-            return Outcome(Reason.LATE)
-        node.output[e.end] += 1
-        return Outcome(Reason.FIRST, (e,))
+            return Reason.KNOWN
+        if e.start < self.frontier:
+            return Reason.LATE
+        self._apply(node, NewEnd(None, e.end))
+        return Reason.FIRST
 
-    def _adjust(self, e: Adjust, source: Replica) -> Outcome:
-        if refused := source.refuses(e):
-            return Outcome(refused)
-        identity = Identity(e.start, e.payload)
-        node = self.nodes.get(identity)
+    def _adjust(
+        self, e: Adjust, source: Replica, identity: Identity, node: Node | None
+    ) -> Reason:
         if node is None and e.start < self.frontier:
-            return Outcome(self._too_late(identity))
+            return self._too_late(identity)
         if node is None or e.old_end not in node.ends.get(source.key, ()):
-            return Outcome(Reason.NO_SUCH_EVENT)
-        _move(node.ends[source.key], Change(e.old_end, e.end if e.end > e.start else None))
-        return Outcome(Reason.NOTED)
+            return Reason.NO_SUCH_EVENT
+        _move(node.ends[source.key], NewEnd(e.old_end, None if e.is_removal else e.end))
+        return self._note(e, source, node)
 
-    def _stable(self, e: Stable, source: Replica) -> Outcome:
+    def _note(self, e: Adjust, source: Replica, node: Node) -> Reason:
+        """Its replica has the new end; what the output makes of it."""
+        del e, source, node
+        return Reason.NOTED
+
+    def _stable(self, e: Stable, source: Replica) -> Reason:
         if e.time <= source.frontier:
-            return Outcome(Reason.FOLLOWS)
+            return Reason.FOLLOWS
         source.frontier = e.time
-        reason = Reason.FOLLOWS if source.is_joined(self.frontier) else Reason.JOINING
-        output = tuple(self._advance())
-        return Outcome(Reason.LEADS if output else reason, output)
+        joined, before = source.is_joined(self.frontier), self.frontier
+        self._advance()
+        self._look()
+        if self.frontier > before:
+            return Reason.LEADS
+        return Reason.FOLLOWS if joined else Reason.JOINING
 
-    def _advance(self) -> Iterator[Element]:
+    def _look(self) -> None:
+        """Ask a policy about events, now that the frontier or the replicas are others."""
+
+    def _advance(self) -> None:
         """Move the output's frontier as far as the joined replicas allow."""
         # One stable may let a joining replica join, whose pending stable then counts as well.
         while leader := self.members.leader(self.frontier):
             time = leader.frontier
-            if self.gaps:
-                time = self.members.reach(self.frontier, wait=self.wait)
-            time -= self.stable_lag
+            if self.policy.gaps:
+                time = self.members.reach(self.frontier, wait=self.policy.wait)
+            time -= self.policy.stable_lag
             if time <= self.frontier:
                 break
-            yield from self._reconcile(leader, time)
+            self._reconcile(leader, time)
             self.frontier = time
-            yield Stable(self.frontier)
+            self._emitted.append(Stable(time))
         self._forget_settled()
 
-    def _reconcile(self, leader: Replica, time: Time) -> Iterator[Element]:
-        """The elements owed before the output's frontier moves to `time`."""
-        for identity, node in [n for n in self.nodes.items() if n[0].start < time]:
-            decider = self._decider(identity, node, leader) if self.gaps else leader
-            theirs = node.ends.get(decider.key)
-            yield from self._agree(identity, node, decider, time)
-            if self.gaps and identity.start >= self.frontier and node.output:
+    def _reconcile(self, leader: Replica, time: Time) -> None:
+        """Emit what is owed before the output's frontier moves to `time`."""
+        for node in [one for one in self.nodes.values() if one.identity.start < time]:
+            identity, start = node.identity, node.identity.start
+            decider, theirs = leader, node.ends.get(leader.key)
+            if self.policy.gaps:
+                decider, theirs = self._decider(node, leader)
+            elif theirs is None and self._is_gap(node, leader, time):
+                self.missing.append((leader.name, identity))
+            self._agree(node, decider, theirs, time)
+            if self.policy.gaps and start >= self.frontier and node.output:
                 events = {key: ends.total() for key, ends in node.ends.items()}
                 self._count_gaps(identity, events)
-            end = max(node.output, default=identity.start)
+            end = max(node.output, default=start)
             if end < time or time == FOREVER:
+                reason = Reason.MISSED if theirs is None else Reason.SUPERSEDED
+                for key in list(node.held):
+                    self._release(node, key, reason)
                 del self.nodes[identity]
                 if node.output or theirs is not None:
                     self.settled[identity] = end
 
-    def _decider(self, identity: Identity, node: Node, leader: Replica) -> Replica:
-        """Who decides on an identity where replicas may have gaps.
+    def _decider(self, node: Node, leader: Replica) -> tuple[Replica, Counter[Time] | None]:
+        """Who decides on an identity where replicas may have gaps, and with which ends.
 
-        What ended before the frontier in a replica was decided on when the frontier passed it.
+        None: nobody has it, or too few for a quorum, which only counts while it is free.  What
+        ended before the frontier in a replica was decided on when the frontier passed it; what
+        ends before its guarantee a replica may have wrongly (L9).
         """
-        start, frontier = identity.start, self.frontier
-        removing: list[tuple[Time, Replica]] = []
+        start, frontier = node.identity.start, self.frontier
+        joined, inserts, needed = self.members.joined(frontier), self.policy.inserts, 1
+        removing: list[Replica] = []
         having: list[tuple[int, Time, Replica]] = []
-        for one in self.members.joined(frontier):
+        for one in joined:
             since = NEVER if start >= frontier else min(frontier, one.complete_from)
             ends = node.ends.get(one.key)
             if ends and max(ends) >= since:
                 is_open = sum(count for end, count in ends.items() if end >= frontier)
                 having.append((is_open, one.frontier, one))
             elif ends is not None and not ends and start >= since:
-                removing.append((one.frontier, one))
+                removing.append(one)
         if removing:
-            return max(removing, key=lambda found: found[0])[1]
-        return max(having, key=lambda found: found[:2], default=(0, NEVER, leader))[2]
+            return max(removing, key=lambda one: one.frontier), Counter()
+        if isinstance(inserts, Quorum) and start >= frontier:
+            needed = inserts.needed(len(joined))
+        if len(having) < needed:
+            return leader, None
+        decider = max(having, key=lambda found: found[:2])[2]
+        return decider, node.ends[decider.key]
+
+    def _is_gap(self, node: Node, leader: Replica, time: Time) -> bool:
+        """Whether the leader should know this identity, and the output cannot wait for it."""
+        start = node.identity.start
+        if max(start, self.frontier) < leader.complete_from:
+            return False
+        if start < self.frontier:
+            return max(node.output, default=time) < time
+        return bool(node.output) or any(node.ends.values())
 
     def _agree(
-        self, identity: Identity, node: Node, leader: Replica, time: Time
-    ) -> Iterator[Element]:
-        theirs, times = node.ends.get(leader.key), {"frontier": self.frontier, "time": time}
-        have, want = node.output, theirs or Counter()
-        guarantee = leader.complete_from
-        is_free = identity.start >= self.frontier
-        is_unsure = max(identity.start, self.frontier) < guarantee
+        self, node: Node, decider: Replica, theirs: Counter[Time] | None, time: Time
+    ) -> None:
+        """Make the output agree with the decider, where that could not be done later."""
+        start, frontier, guarantee = node.identity.start, self.frontier, decider.complete_from
+        have, want, gaps = node.output, theirs or Counter(), self.policy.gaps
+        is_free = self._may_remove(start) or (start >= frontier and not have)
+        is_unsure = max(start, frontier) < guarantee
         if not is_free:
-            have, want = heeded(have, want, frontier=self.frontier, guarantee=guarantee)
+            have, want = heeded(have, want, frontier=frontier, guarantee=guarantee)
         if is_unsure and not (is_free and theirs is not None and not want):
             # It need not know what ends before its guarantee, and denies what ends later.
             for end in spared(have, want):
@@ -225,30 +315,52 @@ class MergeR4(ReferenceMerge):
                 want = want + Counter([until])
                 if until < end:
                     have = have - Counter([end]) + Counter([until])
-                    yield _apply(identity, node, Change(end, until))
-        if not is_free and self.gaps and (theirs is None or theirs):
+                    self._apply(node, NewEnd(end, until))
+        if not is_free and gaps and (theirs is None or theirs):
             have, want = have - Counter(spared(have, want)), want - Counter(spared(want, have))
         if not is_free and not node.in_conflict:
-            node.in_conflict = is_denied(have, want, frontier=self.frontier)
+            node.in_conflict = is_denied(have, want, frontier=frontier)
             self.conflicts += node.in_conflict
-        is_due = is_free or max(node.output, default=time) < time
-        if theirs is None and is_due and not (self.gaps or is_unsure):
-            self.missing.append((leader.name, identity))
-        for change in owed(have, want, free=is_free, **times, shrink_only=self.shrink_only):
-            yield _apply(identity, node, change)
+        rules = {"free": is_free, "shrink_only": self.policy.shrink_only}
+        for change in owed(have, want, frontier=frontier, time=time, **rules):
+            self._apply(node, change, decider.key)
+
+    def _may_remove(self, start: Time) -> bool:
+        """Whether an event that starts then may leave the output."""
+        return start >= self.frontier and self.policy.inserts is not Inserts.HALF_FROZEN
+
+    def _apply(self, node: Node, change: NewEnd, credit: Attachment | None = None) -> None:
+        """Change an event of the output, and emit that.
+
+        Of the held inserts of a new event one is emitted (that of `credit`, if it has one), and
+        the others are known.
+        """
+        (start, payload), (old_end, end) = node.identity, change
+        until = start if end is None else end
+        _move(node.output, change)
+        if old_end is not None:
+            self._emitted.append(Adjust(payload, start, old_end, until))
+            return
+        self._emitted.append(Insert(payload, start, until))
+        node.withdrawn = False
+        if credit not in node.held:
+            credit = next(iter(node.held), None)
+        for key in list(node.held):
+            self._release(node, key, Reason.FIRST if key == credit else Reason.KNOWN)
+
+    def _release(self, node: Node, key: Attachment, reason: Reason) -> None:
+        """An insert of this replica, if it was held, is no longer."""
+        if key in node.held:
+            self._resolved.append(Released(key[0], node.held.pop(key), reason))
+
+    def _flush(self) -> tuple[tuple[Element, ...], tuple[Released, ...]]:
+        """What was emitted, and which elements are no longer pending, since the last time."""
+        emitted, resolved = tuple(self._emitted), tuple(self._resolved)
+        self._emitted, self._resolved = [], []
+        return emitted, resolved
 
 
-def _apply(identity: Identity, node: Node, change: Change) -> Element:
-    """Change an event of the output; the element for that."""
-    _move(node.output, change)
-    start, payload = identity
-    end = start if change.end is None else change.end
-    if change.old_end is None:
-        return Insert(payload, start, end)
-    return Adjust(payload, start, change.old_end, end)
-
-
-def _move(bag: Counter[Time], change: Change) -> None:
+def _move(bag: Counter[Time], change: NewEnd) -> None:
     """Apply one change to a bag of ends."""
     if change.old_end is not None:
         bag[change.old_end] -= 1
@@ -256,3 +368,12 @@ def _move(bag: Counter[Time], change: Change) -> None:
             del bag[change.old_end]
     if change.end is not None:
         bag[change.end] += 1
+
+
+def accuse(replica: str, element: Element, reason: Reason) -> str:
+    """The message of a violation that stops a merge."""
+    return (
+        f"merge: replica '{replica}' sent '{show_element(element)}', which is wrong: "
+        f"{reason.text}; repair the replica, or let the merge go on with violations=ignore "
+        "or violations=detach"
+    )

@@ -22,7 +22,7 @@ an end that is too late is shortened, one that is too early is removed and inser
 Papers: LMerge IV-E, AdjustOutputCount and AdjustOutput; V-B.
 
 >>> owed(Counter([2, 5]), Counter([3, 9]), free=True, frontier=0, time=4)
-[Change(old_end=2, end=3)]
+[NewEnd(old_end=2, end=3)]
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from typing import NamedTuple
 from anabranch.model.time import Time
 
 
-class Change(NamedTuple):
+class NewEnd(NamedTuple):
     """Another end for an event of the output; new without `old_end`, gone without `end`."""
 
     old_end: Time | None
@@ -46,30 +46,30 @@ def owed(
     frontier: Time,
     time: Time,
     shrink_only: bool = False,
-) -> list[Change]:
+) -> list[NewEnd]:
     """The changes, in the order in which they are sent."""
     extra, lack = differences(have, want)
     if free and shrink_only:
         return _made_equal(extra, lack)
     if not free:
         extra, lack = _within_promise(extra, lack, frontier)
-    changes: list[Change] = []
+    changes: list[NewEnd] = []
     while lack and lack[0] < time:
         end = lack.pop(0)
         if extra:
-            changes.append(Change(extra.pop(0), end))
+            changes.append(NewEnd(extra.pop(0), end))
         elif free:
-            changes.append(Change(None, end))
+            changes.append(NewEnd(None, end))
     while extra and extra[0] < time:
         old_end = extra.pop(0)
         if lack:
-            changes.append(Change(old_end, lack.pop(0)))
+            changes.append(NewEnd(old_end, lack.pop(0)))
         elif free:
-            changes.append(Change(old_end, None))
+            changes.append(NewEnd(old_end, None))
     if free:
         surplus = len(extra) - len(lack)
-        changes += [Change(old_end, None) for old_end in extra[: max(surplus, 0)]]
-        changes += [Change(None, end) for end in lack[: max(-surplus, 0)]]
+        changes += [NewEnd(old_end, None) for old_end in extra[: max(surplus, 0)]]
+        changes += [NewEnd(None, end) for end in lack[: max(-surplus, 0)]]
     return changes
 
 
@@ -132,15 +132,15 @@ def _within_promise(
     return differences(Counter(may_change), wanted)
 
 
-def _made_equal(extra: list[Time], lack: list[Time]) -> list[Change]:
+def _made_equal(extra: list[Time], lack: list[Time]) -> list[NewEnd]:
     """Shorten where that is possible; what is left is removed, then inserted."""
     shortened, inserted, removed = [], [], []
     for end in lack:
         while extra and extra[0] < end:
-            removed.append(Change(extra.pop(0), None))
+            removed.append(NewEnd(extra.pop(0), None))
         if extra:
-            shortened.append(Change(extra.pop(0), end))
+            shortened.append(NewEnd(extra.pop(0), end))
         else:
-            inserted.append(Change(None, end))
-    removed += [Change(old_end, None) for old_end in extra]
+            inserted.append(NewEnd(None, end))
+    removed += [NewEnd(old_end, None) for old_end in extra]
     return [*shortened, *removed, *inserted]
