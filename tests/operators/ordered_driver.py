@@ -23,6 +23,7 @@ from anabranch.operators.contract import (
     Arrival,
     Bucket,
     Reason,
+    Released,
     StepResult,
 )
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
@@ -83,22 +84,27 @@ class Reference:
         self.merge = REFERENCES[self.case](**choices)
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
-        self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        change = self.merge.attach(name, guarantee=guarantee, attachment=attachment)
+        self._note(change.output, change.resolved)
 
     def detach(self, name: str) -> None:
-        self.merge.detach(name)
+        change = self.merge.detach(name)
+        self._note(change.output, change.resolved)
 
     def promote(self, name: str) -> None:
         self.merge.promote(name)
+
+    def _note(self, output: Iterable[Element], resolved: Iterable[Released]) -> None:
+        self.output.extend(output)
+        for released in resolved:
+            # Nothing is held and released by one element, so order does not matter here.
+            self.account.resolve(*released)
 
     def take(self, name: str, elements: Iterable[Element]) -> list[Element]:
         before = len(self.output)
         for element in elements:
             outcome = self.merge.push(name, element)
-            self.output.extend(outcome.output)
-            for released in outcome.resolved:
-                # Nothing is held and released by one element, so order does not matter here.
-                self.account.resolve(*released)
+            self._note(outcome.output, outcome.resolved)
             self.account.add(name, element, outcome.reason)
         return self.output[before:]
 
@@ -128,14 +134,15 @@ class Kernel:
         self.state = OrderedState.empty(self.case, SCHEMA, Policy(**choices))
 
     def attach(self, name: str, guarantee: Time | None = None, attachment: int = 1) -> None:
-        # Not by an empty arrival: a step shows at once what the reference shows at a push.
         self.numbers[name] = (units(guarantee), attachment)
-        self.state.add_replica(name, attachment, units(guarantee))
+        self._note(
+            [], self.state.attach(name, attachment=attachment, guarantee=units(guarantee))
+        )
         self.state.check()
 
     def detach(self, name: str) -> None:
         self.numbers.pop(name, None)
-        self.state.remove_replica(name)
+        self._note([], self.state.detach(name))
         self.state.check()
 
     def promote(self, name: str) -> None:
@@ -159,17 +166,20 @@ class Kernel:
             guarantee, attachment = self.numbers.get(name, (None, 1))
             arrivals.append(Arrival(name, batch_of(elements), guarantee, attachment))
         result = self.state.step(arrivals)
-        self._judge(arrivals, result)
-        self.output.extend(to_elements(result.output))
-        for one in result.resolved:
-            for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
-                self.account.resolve(one.replica, element, REASONS[code])
+        self._note(arrivals, result)
         for (name, elements), codes in zip(arrived, result.reasons, strict=True):
             for element, code in zip(elements, codes, strict=True):
                 self.account.add(name, element, REASONS[code])
         assert self.account.pending == len(self.state.held)
         if is_checked(len(self.reasons) + len(self.output)):
             self.state.check()
+
+    def _note(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
+        self._judge(arrivals, result)
+        self.output.extend(to_elements(result.output))
+        for one in result.resolved:
+            for element, code in zip(to_elements(one.batch), one.reasons, strict=True):
+                self.account.resolve(one.replica, element, REASONS[code])
 
     def _judge(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
         """Each element is in one bucket, and the output is what the buckets say."""

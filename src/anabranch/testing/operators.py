@@ -123,7 +123,7 @@ class MergeReference:
             change = self.merge.detach(entry.input)
         else:
             change = self.merge.pass_over(entry.input)
-        return change or ((), ())
+        return change
 
     @property
     def conflicts(self) -> int:

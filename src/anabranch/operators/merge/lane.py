@@ -32,6 +32,7 @@ from anabranch.operators.contract import (
     Inputs,
     InputStatus,
     PassOver,
+    Resolved,
     StepResult,
 )
 from anabranch.operators.merge.members import Members
@@ -47,6 +48,7 @@ class MergeLane(ABC):
     `mark` counts the changes of the state.  `parts(since=mark)` writes what changed after a
     mark; a restored state goes on from the mark that was written with it.  `conflicts` counts
     the promised events that a deciding replica has denied, `pending` the inserts held back.
+    `abandoned` are those whose replica left; the step in which it leaves reports them.
     """
 
     case: MergeCase
@@ -56,6 +58,7 @@ class MergeLane(ABC):
     frontier: int
     conflicts: int
     mark: int
+    abandoned: list[Resolved]
 
     @property
     def lasting_policy(self) -> Policy:

@@ -8,15 +8,12 @@ The streams of the control:
 
     replicas     one row each; its metadata has the kind, the version and the output's times
     group        the events at the current start; `said_0`, `said_1`, ... in replica order
-    owed         the inserts whose replica left while they were held: their replica numbers go
-                 on from the members, their names are in the metadata
-    payloads     of group, then of owed, one row each
+    payloads     of group, one row each; then an empty one
 
 Numbers are never given again, so a block is written while it fills and when inserts of it are
 decided; a block of which all are decided is deleted.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -24,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import Ints, concat
+from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
-from anabranch.operators.contract import Reason, Resolved
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.ordered_group import Bag, Latest
 from anabranch.operators.merge.ordered_state import Held, OrderedState
@@ -53,7 +49,7 @@ from anabranch.operators.state.codec import (
     write_tables,
 )
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of all three; the kind of state names the case."""
 
 
@@ -105,7 +101,6 @@ def write_control(state: OrderedState) -> tuple[pa.Table, ...]:
         frontier=state.frontier,
         current=state.current,
         conflicts=state.conflicts,
-        owed=json.dumps([one.replica for one in state.owed]),
         mark=state.mark,
         stable_lag=state.policy.stable_lag,
         promote=int(state.policy.promote),
@@ -114,24 +109,19 @@ def write_control(state: OrderedState) -> tuple[pa.Table, ...]:
     if isinstance(group, Bag):
         events["emitted"] = group.emitted
         events |= {f"said_{i}": group.brought[:, i] for i in range(len(members))}
-    none = np.empty(0, np.int64)
-    batch = concat([state.held.batch(state.schema, none), *(one.batch for one in state.owed)])
-    left = [np.full(len(o.batch), len(members) + i) for i, o in enumerate(state.owed)]
-    replica = np.concatenate([none, *left])
     return (
         members.table(header, last_start=state.last_start),
         to_table(events),
-        to_table({"replica": replica, "start": batch.start, "end": batch.end}),
         group.payload.replace_schema_metadata(None),
-        batch.payload.replace_schema_metadata(None),
+        state.schema.payload.empty_table().replace_schema_metadata(None),
     )
 
 
 def read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
     """The state of these tables, without what is held."""
     control, header = streams.first()
-    events, left, payload, left_payload = (streams.next() for _ in range(4))
-    kind_of(case).require_payload(header, left_payload, schema)
+    events, payload, empty = (streams.next() for _ in range(3))
+    kind_of(case).require_payload(header, empty, schema)
     lag, promote = int(header["stable_lag"]), header["promote"] == "1"
     state = OrderedState.empty(case, schema, Policy(stable_lag=lag, promote=promote))
     state.members = Members.read(control, header)
@@ -147,19 +137,7 @@ def read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> Or
             brought[:, i] = column_of(events, f"said_{i}")
         emitted = _copy_of(events, "emitted")
         state.group.restore(state.current, payload, ends, emitted, brought)
-    _read_owed(state, left, left_payload, json.loads(header["owed"]))
     return state
-
-
-def _read_owed(state: OrderedState, left: pa.Table, payload: pa.Table, owed: list[str]) -> None:
-    replica, start, end = (_copy_of(left, name) for name in ("replica", "start", "end"))
-    place = np.arange(left.num_rows)
-    inserts, owing = Held(replica, start, end, place, place, payload), []
-    for number, name in enumerate(owed, start=len(state.members)):
-        rows = np.flatnonzero(inserts.replica == number)
-        reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
-        owing.append(Resolved(name, inserts.batch(state.schema, rows), reasons))
-    state.owed = tuple(owing)
 
 
 def _in_blocks(state: OrderedState) -> InBlocks:

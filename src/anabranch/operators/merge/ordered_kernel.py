@@ -170,7 +170,7 @@ def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
     """Keep what still waits; returns what no longer does."""
     held, count = state.held, work.held
     decided = np.flatnonzero(work.reasons[:count] != Reason.HELD.code)
-    resolved, state.owed = list(state.owed), ()
+    resolved, state.abandoned = state.abandoned, []
     for replica in np.unique(held.replica[decided]):
         rows = decided[held.replica[decided] == replica]
         batch, reasons = held.batch(state.schema, rows), work.reasons[rows]

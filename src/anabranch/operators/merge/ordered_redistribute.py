@@ -35,7 +35,7 @@ def split(state: OrderedState, lanes: int) -> list[OrderedState]:
         _hold(share, [state], [np.flatnonzero(lane_of == lane)])
         made.append(share)
     for other in made[1:]:
-        other.conflicts, other.owed = 0, ()
+        other.conflicts = 0
     return made
 
 
@@ -46,7 +46,6 @@ def unite(states: Sequence[OrderedState]) -> OrderedState:
     made.members.last_seq = np.max([one.members.last_seq for one in states], axis=0)
     made.last_start = np.max([one.last_start for one in states], axis=0)
     made.conflicts = sum(one.conflicts for one in states)
-    made.owed = tuple(owed for one in states for owed in one.owed)
     _hold(made, states, [np.arange(len(one.held)) for one in states])
     return made
 

@@ -2,8 +2,7 @@
 
 * The output's frontier and its current start, and the events at that start (`group`).
 * Per replica: its attachment, guarantee, frontier, last seq and last start.
-* The inserts of joining replicas (`held`), and those whose replica left while they were held
-  (`owed`: the next step reports them).
+* The inserts of joining replicas (`held`).
 
 Nothing is remembered of what is behind the current start; the events of the current start stay
 until there is a greater one.  So the size does not depend on the length of the streams: it is
@@ -134,13 +133,13 @@ class OrderedState(MergeLane):
     last_start: Ints
     group: Latest | Bag
     held: Held
-    owed: tuple[Resolved, ...] = ()
     frontier: int = int(NEVER_UNITS)
     current: int = int(NEVER_UNITS)
     conflicts: int = 0
     visits: int = 0
     mark: int = 0
     next_held: int = 0
+    abandoned: list[Resolved] = field(default_factory=list)
     blocks: Blocks = field(default_factory=Blocks.none)
 
     @classmethod
@@ -195,7 +194,7 @@ class OrderedState(MergeLane):
         if len(rows):
             reasons = np.full(len(rows), Reason.ABANDONED.code, np.int8)
             batch = self.held.batch(self.schema, rows)
-            self.owed = (*self.owed, Resolved(self.members.names[row], batch, reasons))
+            self.abandoned.append(Resolved(self.members.names[row], batch, reasons))
             self.blocks.remove(self.held.number[rows], self.mark)
         self.held = self.held.detach(row)
         self.group.detach(row)

@@ -30,7 +30,7 @@ from typing import Any
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import Outcome, Reason, Released
-from anabranch.operators.reference.membership import ReferenceMerge, Replica
+from anabranch.operators.reference.membership import Change, ReferenceMerge, Replica
 
 
 class OrderedMerge(ReferenceMerge, ABC):
@@ -56,15 +56,17 @@ class OrderedMerge(ReferenceMerge, ABC):
 
     def attach(
         self, replica: str, *, guarantee: Time | None = None, attachment: int = 1
-    ) -> None:
+    ) -> Change:
         """Let a replica take part, or replace its old attachment by a new one."""
         left = self.replicas.get(replica)
         self.members.attach(replica, guarantee=guarantee, attachment=attachment)
         self._regroup(left)
+        return Change(tuple(self._advance()), self._resolved())
 
-    def detach(self, replica: str) -> None:
+    def detach(self, replica: str) -> Change:
         """Forget what this replica brought; what of it is on the output stays."""
         self._regroup(self.replicas.pop(replica, None))
+        return Change(tuple(self._advance()), self._resolved())
 
     def promote(self, replica: str) -> None:
         """Believe a joining replica from now on; what is before its guarantee may be missing.
@@ -73,24 +75,29 @@ class OrderedMerge(ReferenceMerge, ABC):
         """
         self.members.promote(replica, self.frontier)
 
-    def _regroup(self, left: Replica | None) -> None:
+    def _regroup(self, left: Replica | None = None) -> None:
         """After replicas came or left."""
         if left is not None:
             self.released += [Released(left.name, e, Reason.ABANDONED) for e in left.held]
         if self.promotes:
             self.members.succeed(self.frontier)
 
+    def _resolved(self) -> tuple[Released, ...]:
+        """What was pending and no longer is, since the last time."""
+        resolved, self.released = tuple(self.released), []
+        return resolved
+
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
         if replica not in self.replicas:
-            self.attach(replica)
+            self.members.attach(replica, guarantee=None, attachment=1)
+            self._regroup()
         output = self._advance()
         reason = self._judge(element, self.replicas[replica], seq)
         if reason is Reason.FIRST:
             output.append(element)
         output += self._advance()
-        resolved, self.released = tuple(self.released), []
-        return Outcome(reason, tuple(output), resolved)
+        return Outcome(reason, tuple(output), self._resolved())
 
     def _judge(self, element: Element, source: Replica, seq: int | None) -> Reason:
         if not source.consumes(seq):
