@@ -16,9 +16,9 @@ from anabranch.model.history import History, replay
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import GAPS_SHOWN, REASONS, Arrival
-from anabranch.operators.merge import locate
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.route import route
+from anabranch.operators.state import pieces
 from anabranch.testing.strategies import interleavings, replicas
 
 
@@ -103,7 +103,7 @@ def colliding(monkeypatch):
     def hash_names(columns, count):
         return np.zeros((count, 2), np.uint64)
 
-    monkeypatch.setattr(locate, "hash_names", hash_names)
+    monkeypatch.setattr(pieces, "hash_names", hash_names)
 
 
 @pytest.mark.usefixtures("colliding")

@@ -16,9 +16,10 @@ from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.notation import parse
 from anabranch.operators.contract import REASONS, Arrival
-from anabranch.operators.merge import codec, locate
+from anabranch.operators.merge import codec
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.route import EVERY_LANE, route
+from anabranch.operators.state import pieces
 from anabranch.operators.state.codec import write_tables
 from anabranch.operators.state.events import ABSENT
 from anabranch.operators.state.final_names import UNKNOWN, FinalNames
@@ -194,7 +195,7 @@ def colliding(monkeypatch):
     def hash_names(columns, count):
         return np.zeros((count, 2), np.uint64)
 
-    monkeypatch.setattr(locate, "hash_names", hash_names)
+    monkeypatch.setattr(pieces, "hash_names", hash_names)
 
 
 @pytest.mark.usefixtures("colliding")
@@ -236,19 +237,19 @@ def test_settled_tells_names_apart_and_forgets_by_end():
 def test_a_batch_is_located_in_pieces(monkeypatch):
     elements = parse("insert a 1..9; insert b 2..9; adjust a 1..9->7; insert c 3..9; stable 4")
     whole = Kernel().take("1", elements)
-    monkeypatch.setattr(locate, "_STRIDE", 2)
+    monkeypatch.setattr(pieces, "_STRIDE", 2)
     assert Kernel().take("1", elements) == whole
 
 
 def test_payloads_are_located_where_they_lie(monkeypatch):
     """Chunks that are large enough are not joined with others; small ones are."""
-    monkeypatch.setattr(locate, "_STRIDE", 5)
-    monkeypatch.setattr(locate, "_ENOUGH", 3)
+    monkeypatch.setattr(pieces, "_STRIDE", 5)
+    monkeypatch.setattr(pieces, "_ENOUGH", 3)
 
     def ranges(*sizes):
         chunks = [pa.array(range(size), pa.int64()) for size in sizes]
         table = pa.table({"x": pa.chunked_array(chunks, pa.int64())})
-        return list(locate._ranges(table, table.num_rows))
+        return list(pieces._ranges(table, table.num_rows))
 
     assert ranges() == []
     assert ranges(2) == [(0, 2)]
@@ -256,7 +257,7 @@ def test_payloads_are_located_where_they_lie(monkeypatch):
     assert ranges(1, 1, 1, 1) == [(0, 3), (3, 4)]
     assert ranges(2, 4) == [(0, 2), (2, 6)]
     assert ranges(12, 1) == [(0, 5), (5, 10), (10, 13)]
-    assert list(locate._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
+    assert list(pieces._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
 
 
 def test_a_state_says_what_it_holds():

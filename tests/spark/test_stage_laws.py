@@ -19,10 +19,9 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.errors import StateError, UsageError
 from anabranch.model import History, Insert, MergeCase, Stable
 from anabranch.model.normal_form import normal_form
-from anabranch.operators.merge import locate
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep, with_final
-from anabranch.operators.state import groups
+from anabranch.operators.state import groups, pieces
 from anabranch.spark.lane.spec import Founder, LaneSpec, staged
 from anabranch.spark.progress import TriggerRecord
 from anabranch.spark.write.reports import require_one_frontier
@@ -127,7 +126,7 @@ def test_a_stage_of_several_lanes_gets_the_hashes_that_routed(
 
     first, second = map(Runtime, chain(lanes))
     parcels = first.parcels({"r0": [Insert("a", 1, 9), Insert("b", 2, 9), Stable(4)]})
-    monkeypatch.setattr(locate, "hash_names", counted)
+    monkeypatch.setattr(pieces, "hash_names", counted)
     monkeypatch.setattr(groups, "hash_columns", counted)
     sent = first.commit(parcels)
     assert bool(hashed) == (lanes[0] == 1), "only without packers that hash"

@@ -34,6 +34,7 @@ from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.finalize import Finalize
+from anabranch.operators.reference.membership import Change
 from anabranch.operators.reference.normalise import Normalise
 from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2
 from anabranch.operators.reference.r3 import MergeR3
@@ -115,6 +116,7 @@ class MergeReference:
 
     def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
         """An input comes or leaves."""
+        change: Change
         if isinstance(entry, Attach):
             change = self.merge.attach(
                 entry.input, guarantee=time_of(entry), attachment=entry.attachment

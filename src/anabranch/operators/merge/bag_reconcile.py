@@ -31,18 +31,18 @@ from anabranch.operators.merge.bags import (
     count_at,
     end_at,
     has_room,
+    last_end,
     size,
     total,
 )
-from anabranch.operators.merge.layout import BAG, CONFLICT, DONE, ENDS, HALF_FROZEN, OUT
+from anabranch.operators.merge.layout import BAG, CONFLICT, DONE, ENDS, OUT
 from anabranch.operators.merge.reconcile import (
-    ALONE,
-    CONFLICTS,
     GAPS,
-    LACKS,
     Deciders,
     Found,
     Scope,
+    count_gaps,
+    is_gap,
     is_unsure,
     note_conflict,
     pass_by,
@@ -101,11 +101,10 @@ def visit_bags(
         is_free = start >= scope.frontier
         find_differences(bags, record, start, want, guarantee, scope, scratch)
         if not is_free and not flags & CONFLICT and is_denied(scratch, scope.frontier):
-            note_conflict(rows, node, flags, missing)
-            flags |= CONFLICT
-            found.counts[CONFLICTS] += 1
+            flags = note_conflict(rows, node, flags, missing, found)
             changed[node >> BLOCK_BITS] = scope.mark
-        if not scope.gaps and want == ABSENT and is_bag_gap(bags, rows, node, guarantee, scope):
+        last = last_end(bags, bags.records[record, OUT_BLOCK])
+        if want == ABSENT and is_gap(rows, bags, node, last, guarantee, scope):
             put(found, GAPS, node)
         if is_free and scope.shrink_only:
             make_equal(bags, record, scratch)
@@ -113,11 +112,9 @@ def visit_bags(
             agree(bags, record, is_free, scope, scratch)
         if bags.records[record, OUT_BLOCK] != bags.records[record, SHOWN_BLOCK]:
             changed[node >> BLOCK_BITS] = scope.mark
-        out = bags.records[record, OUT_BLOCK]
-        if scope.gaps and is_free and size(bags, out) > 0:
-            count_bag_gaps(bags, rows, node, deciders, found)
-        ends, removed = size(bags, out), want != ABSENT
-        last = end_at(bags, out, ends - 1) if ends > 0 else ABSENT
+        last, removed = last_end(bags, bags.records[record, OUT_BLOCK]), want != ABSENT
+        if scope.gaps and is_free and last != ABSENT:
+            count_gaps(rows, bags, node, deciders, found)
         flags = pass_by(rows, node, flags, last, removed, scope, missing, found)
         rows[node, FLAGS] = flags
     return nodes.size
@@ -135,13 +132,14 @@ def find_differences(
 ) -> None:
     """Write down what the output has too many of, and what it lacks, as far as it counts."""
     have, is_free = bags.records[record, OUT_BLOCK], start >= scope.frontier
-    since, skipped = ABSENT, 0
+    since, skipped, removed = ABSENT, 0, want != ABSENT and total(bags, want) == 0
     if not is_free:
         since, skipped = heed(bags, have, want, guarantee, scope)
     compare_from(bags, have, want, since, skipped, scratch)
-    if is_unsure(start, guarantee, scope) and not (is_free and took_back(bags, want)):
+    if is_unsure(start, guarantee, scope) and not (is_free and removed):
         spare(bags, record, guarantee, scratch)
-    if scope.gaps and not is_free and not took_back(bags, want):
+    # A removal before its guarantee a decider may have wrongly (L9).
+    if scope.gaps and not is_free and not (removed and start >= since):
         forgive(scratch, EXTRA, LACK)
         forgive(scratch, LACK, EXTRA)
 
@@ -158,44 +156,20 @@ def fullest(bags: Bags, rows: Ints, node: int, deciders: Deciders, scope: Scope)
         since = min(int(scope.frontier), int(deciders.guarantee[k]))
         if at == ABSENT:
             continue
-        ends = size(bags, at)
-        if ends == 0:
+        last = last_end(bags, at)
+        if last == ABSENT:
             if start >= since:
                 return k
             continue
-        if start < scope.frontier and end_at(bags, at, ends - 1) < since:
+        if start < scope.frontier and last < since:
             continue
         is_open = 0
-        for j in range(ends):
+        for j in range(size(bags, at)):
             if end_at(bags, at, j) >= scope.frontier:
                 is_open += count_at(bags, at, j)
         if is_open > most:
             best, most = k, is_open
     return best
-
-
-@part
-def count_bag_gaps(bags: Bags, rows: Ints, node: int, deciders: Deciders, found: Found) -> None:
-    """Count who lacks events that the frontier passes, or alone has them."""
-    start, count = rows[node, START], deciders.replica.size
-    most, second, first = 0, 0, 0
-    for k in range(count):
-        events = total(bags, rows[node, ENDS + deciders.replica[k]])
-        if events > most:
-            most, second, first = events, most, k
-        else:
-            second = max(second, events)
-    sure, lacking = 0, 0
-    for k in range(count):
-        if deciders.guarantee[k] <= start < deciders.reached[k]:
-            events = total(bags, rows[node, ENDS + deciders.replica[k]])
-            found.gaps[LACKS, deciders.replica[k]] += most - events
-            lacking += most - events
-            sure += k != first
-    if lacking > 0:
-        put(found, GAPS, node)
-    if count > 1 and sure == count - 1:
-        found.gaps[ALONE, deciders.replica[first]] += most - second
 
 
 @kernel
@@ -263,12 +237,6 @@ def compare(bags: Bags, have: int, want: int, scratch: Scratch) -> None:
     compare_from(bags, have, want, ABSENT, 0, scratch)
 
 
-@part
-def took_back(bags: Bags, want: int) -> bool:
-    """Whether the decider has removed all events of the identity."""
-    return want != ABSENT and total(bags, want) == 0
-
-
 @kernel
 def spare(bags: Bags, record: int, guarantee: int, scratch: Scratch) -> None:
     """Leave alone what a promoted replica need not know, but not beyond its guarantee.
@@ -301,21 +269,6 @@ def is_denied(scratch: Scratch, frontier: int) -> bool:
         or (extras > 0 and scratch.bags[EXTRA, 0] < frontier)
         or (lacks > 0 and scratch.bags[LACK, 0] < frontier)
     )
-
-
-@part
-def is_bag_gap(bags: Bags, rows: Ints, node: int, guarantee: int, scope: Scope) -> bool:
-    """Whether the decider, who never mentioned this identity, should know it by now."""
-    if is_unsure(rows[node, START], guarantee, scope):
-        return False
-    out = bags.records[rows[node, OUT], OUT_BLOCK]
-    ends = size(bags, out)
-    if rows[node, FLAGS] & HALF_FROZEN:
-        return ends > 0 and end_at(bags, out, ends - 1) < scope.time
-    events = total(bags, out)
-    for column in range(ENDS, rows.shape[1]):
-        events += total(bags, rows[node, column])
-    return events > 0
 
 
 @kernel

@@ -107,6 +107,13 @@ def count_at(bags: Bags, at: int, k: int) -> int:
 
 
 @part
+def last_end(bags: Bags, at: int) -> int:
+    """The greatest end of a bag; ABSENT if it has no event."""
+    ends = size(bags, at)
+    return end_at(bags, at, ends - 1) if ends > 0 else ABSENT
+
+
+@part
 def find(bags: Bags, at: int, end: int) -> int:
     """How many ends of a bag are smaller."""
     low, high = 0, size(bags, at)
@@ -285,8 +292,7 @@ def dissolve(bags: Bags, rows: Ints, nodes: Ints) -> None:
         node = nodes[k]
         record = rows[node, OUT]
         at = bags.records[record, OUT_BLOCK]
-        ends = size(bags, at)
-        last = end_at(bags, at, ends - 1) if ends > 0 else ABSENT
+        last = last_end(bags, at)
         give_block(bags, at)
         if bags.records[record, SHOWN_BLOCK] != at:
             give_block(bags, bags.records[record, SHOWN_BLOCK])

@@ -50,7 +50,7 @@ from anabranch.operators.merge.emit import (
     name_gaps,
     net_of_bags,
 )
-from anabranch.operators.merge.hold import Holding, explain_governed, resolved_of
+from anabranch.operators.merge.hold import PER_REPLICA, Holding, resolved_of
 from anabranch.operators.merge.judge import NEW, Elements, Ledger
 from anabranch.operators.merge.layout import (
     BAG,
@@ -132,12 +132,16 @@ def explain_step(
     decided = work.decided
     resolved = (*state.abandoned,)
     state.abandoned = []
+    follows, base = state.policy.adjusts is not Adjusts.ON_STABLE, held.base if held else 0
+    asked = (frozen(decided), state.held, base, follows)
+    work.corrected = int(explain_all(nodes.rows, elements, *asked, reasons))
     if held is None:
-        work.corrected = _explain_singles(elements, work.ledger, decided, reasons)
+        count = int(work.ledger.numbers[NEW])
+        new, credit = work.ledger.new[:count], work.ledger.credit[:count]
+        is_single = nodes.rows[:, FLAGS][new] & BAG == 0
+        brought = is_single & (credit != NOBODY) & (nodes.rows[:, OUT][new] != ABSENT)
+        reasons[credit[brought]] = codes.FIRST
     else:
-        follows = state.policy.adjusts is not Adjusts.ON_STABLE
-        rows = nodes.rows
-        work.corrected = int(explain_governed(elements, rows, held, decided, follows))
         resolved += resolved_of(state.schema, nodes, state.members.names, held)
         pending = int(np.count_nonzero(reasons == codes.HELD))
         state.pending += pending - int(held.taken[0])
@@ -234,17 +238,6 @@ def settle(state: MergeState, work: StepWork) -> None:
     state.elements += len(work.reasons)
 
 
-def _explain_singles(elements: Elements, ledger: Ledger, decided: Mask, reasons: Codes) -> int:
-    """Give the final reasons of single events, in place; how many adjusts are `corrected`."""
-    corrected = int(explain_all(ledger.rows, elements, frozen(decided), reasons))
-    count = int(ledger.numbers[NEW])
-    new, credit = ledger.new[:count], ledger.credit[:count]
-    is_single = ledger.rows[:, FLAGS][new] & BAG == 0
-    brought = is_single & (credit != NOBODY) & (ledger.rows[:, OUT][new] != ABSENT)
-    reasons[credit[brought]] = codes.FIRST
-    return corrected
-
-
 def _explain_stables(
     ledger: Ledger, leaders: Sequence[int], joined: Mask, reasons: Codes
 ) -> None:
@@ -257,28 +250,52 @@ def _explain_stables(
 
 
 @kernel
-def explain_all(rows: Ints, elements: Elements, decided: Mask, reasons: Codes) -> int:
-    """The reasons of inserts and adjusts; backwards, since the last adjust has the credit."""
-    corrected = 0
+def explain_all(
+    rows: Ints,
+    elements: Elements,
+    decided: Mask,
+    held: Ints,
+    base: int,
+    follows: bool,  # noqa: FBT001
+    reasons: Codes,
+) -> int:
+    """The reasons of inserts and adjusts; backwards, since the last adjust has the credit.
+
+    Returns how many adjusts are `corrected`: those of a decider, or if a policy `follows` other
+    ends, of anybody.  A policy that holds inserts back has `held`; `base` is the number of the
+    first element.
+    """
+    corrected, governed = 0, held.size > 0
     for k in range(reasons.size):
         i = reasons.size - 1 - k
         reason = reasons[i]
         if reason not in (codes.KNOWN, codes.NOTED):
             continue
-        node = elements.node[i]
+        node, replica = elements.node[i], elements.replica[i]
         out, flags = rows[node, OUT], rows[node, FLAGS]
         if flags & BAG:
             continue
-        if reason == codes.NOTED and decided[elements.replica[i]]:
+        if governed and reason == codes.KNOWN:
+            if held[node, PER_REPLICA * replica] == base + i:
+                reasons[i] = codes.HELD
+            continue
+        if reason == codes.NOTED and not flags & CREDITED:
             shown = rows[node, SHOWN]
+            if governed and shown == ABSENT and out != ABSENT:
+                # Nothing was held: this adjust brings back what another one took away.
+                rows[node, FLAGS] = flags | CREDITED
+                reasons[i] = codes.FIRST
+                continue
             target = elements.start[i] if out == ABSENT else out
-            changes = shown not in (ABSENT, out) and not flags & CREDITED
-            if changes and elements.end[i] == target:
+            changes = shown not in (ABSENT, out) and elements.end[i] == target
+            if changes and (follows or decided[replica]):
                 rows[node, FLAGS] = flags | CREDITED
                 reasons[i] = codes.CORRECTED
                 corrected += 1
                 continue
-        if out == ABSENT:
+        if out == ABSENT and (
+            not governed or flags & DONE or elements.end[i] == elements.start[i]
+        ):
             reasons[i] = absent(rows, elements, node, i)
     return corrected
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, INSERT, Batch, Codes, Ints, Mask
+from anabranch.batch.batch import INSERT, Batch, Codes, Ints
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.schema import ElementSchema
@@ -26,7 +26,7 @@ from anabranch.operators.merge import codes
 from anabranch.operators.merge.bags import Nodes
 from anabranch.operators.merge.govern import BRINGER_BITS
 from anabranch.operators.merge.judge import Elements
-from anabranch.operators.merge.layout import CREDITED, DONE, ENDS, OUT, RANK, REMOVED, SHOWN
+from anabranch.operators.merge.layout import CREDITED, DONE, OUT, RANK, REMOVED, SHOWN
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
 
 NUMBER: Final = 0
@@ -138,48 +138,6 @@ def credited(rows: Ints, node: int, held: Ints) -> int:
         if number != NOBODY and (first == NOBODY or number < held[node, PER_REPLICA * first]):
             first = replica
     return first
-
-
-@kernel
-def explain_governed(
-    elements: Elements,
-    rows: Ints,
-    holding: Holding,
-    decided: Mask,
-    follows: bool,  # noqa: FBT001
-) -> int:
-    """The reasons of what is still open; backwards, since the last adjust has the credit.
-
-    Returns how many adjusts are `corrected`.  Without `follows` only a decider corrects.
-    """
-    corrected, reasons = 0, holding.reasons
-    for k in range(reasons.size):
-        i = reasons.size - 1 - k
-        if reasons[i] != codes.KNOWN and reasons[i] != codes.NOTED:
-            continue
-        node, replica = elements.node[i], elements.replica[i]
-        flags, out, shown = rows[node, FLAGS], rows[node, OUT], rows[node, SHOWN]
-        if elements.kind[i] != ADJUST:
-            if holding.held[node, PER_REPLICA * replica] == holding.base + i:
-                reasons[i] = codes.HELD
-            continue
-        if shown == ABSENT and out != ABSENT and not flags & CREDITED:
-            # Nothing was held: this adjust brings back what another one took away.
-            rows[node, FLAGS] = flags | CREDITED
-            reasons[i] = codes.FIRST
-            continue
-        target = elements.start[i] if out == ABSENT else out
-        changes = shown not in (ABSENT, out) and not flags & CREDITED
-        if changes and elements.end[i] == target and (follows or decided[replica]):
-            rows[node, FLAGS] = flags | CREDITED
-            reasons[i] = codes.CORRECTED
-            corrected += 1
-        elif out == ABSENT and flags & DONE:
-            has_it = rows[node, ENDS + replica] > elements.start[i]
-            reasons[i] = codes.MISSED if has_it and not flags & REMOVED else codes.SUPERSEDED
-        elif out == ABSENT and elements.end[i] == elements.start[i]:
-            reasons[i] = codes.SUPERSEDED
-    return corrected
 
 
 def resolved_of(

@@ -32,7 +32,7 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
 from anabranch.batch.index import LOW, START
 from anabranch.batch.kernel import kernel, part
-from anabranch.operators.merge.judge import is_alive
+from anabranch.operators.merge.bags import Bags, total
 from anabranch.operators.merge.layout import (
     BAG,
     CONFLICT,
@@ -128,6 +128,7 @@ def visit_all(
     rows: Ints,
     changed: Ints,
     missing: Ints,
+    bags: Bags,
     found: Found,
 ) -> None:
     """Visit these rows; bags are listed, and left to `bag_reconcile`."""
@@ -145,13 +146,12 @@ def visit_all(
         decider, guarantee = deciders.replica[who], deciders.guarantee[who]
         after = agreed(start, end, out, guarantee, scope)
         if out != ABSENT and not flags & CONFLICT and denies(start, end, guarantee, scope):
-            note_conflict(rows, node, flags, missing)
-            flags |= CONFLICT
-            counts[CONFLICTS] += 1
+            flags = note_conflict(rows, node, flags, missing, found)
         # An event may be on the list of what is due twice.
         if scope.gaps and after != ABSENT and not flags & HALF_FROZEN:
-            count_gaps(rows, node, deciders, found)
-        if rows[node, ENDS + decider] == ABSENT and is_gap(rows, node, guarantee, scope):
+            count_gaps(rows, bags, node, deciders, found)
+        is_new = rows[node, ENDS + decider] == ABSENT
+        if is_new and is_gap(rows, bags, node, out, guarantee, scope):
             put(found, GAPS, node)
         if after != out:
             put(found, CHANGED, node)
@@ -266,40 +266,55 @@ def denies(start: int, end: int, guarantee: int, scope: Scope) -> bool:
 
 
 @part
-def is_gap(rows: Ints, node: int, guarantee: int, scope: Scope) -> bool:
-    """Whether the one decider, who never mentioned this event, should know it by now."""
-    start, out = rows[node, START], rows[node, OUT]
-    if scope.gaps or is_unsure(start, guarantee, scope):
-        return False
-    if rows[node, FLAGS] & HALF_FROZEN:
-        return bool(out < scope.time)
-    return bool(out != ABSENT) or is_alive(rows, node)
+def events_of(rows: Ints, bags: Bags, node: int, replica: int) -> int:
+    """How many events of an identity a replica has."""
+    cell = rows[node, ENDS + replica]
+    return total(bags, cell) if rows[node, FLAGS] & BAG else int(cell > rows[node, START])
 
 
 @part
-def count_gaps(rows: Ints, node: int, deciders: Deciders, found: Found) -> None:
-    """Count who lacks an event that the frontier passes, or alone has it.
+def is_gap(rows: Ints, bags: Bags, node: int, last: int, guarantee: int, scope: Scope) -> bool:
+    """Whether the one decider, who never mentioned this identity, should know it by now.
 
-    A replica that may still bring it, or need not know it, is no evidence.
+    `last` is its last end on the output, ABSENT if it is not there.
+    """
+    if scope.gaps or is_unsure(rows[node, START], guarantee, scope):
+        return False
+    if rows[node, FLAGS] & HALF_FROZEN:
+        return last != ABSENT and last < scope.time
+    if last != ABSENT:
+        return True
+    for replica in range(rows.shape[1] - ENDS):
+        if events_of(rows, bags, node, replica) > 0:
+            return True
+    return False
+
+
+@part
+def count_gaps(rows: Ints, bags: Bags, node: int, deciders: Deciders, found: Found) -> None:
+    """Count who lacks events that the frontier passes, or alone has them.
+
+    A replica that may still bring them, or need not know them, is no evidence.
     """
     start, count = rows[node, START], deciders.replica.size
-    having, lacking, last = 0, 0, 0
+    most, second, first = 0, 0, 0
     for k in range(count):
-        if rows[node, ENDS + deciders.replica[k]] > start:
-            having += 1
-            last = deciders.replica[k]
-    if having in (0, count):
-        return
+        events = events_of(rows, bags, node, deciders.replica[k])
+        if events > most:
+            most, second, first = events, most, k
+        else:
+            second = max(second, events)
+    sure, lacking = 0, 0
     for k in range(count):
-        if rows[node, ENDS + deciders.replica[k]] > start:
-            continue
         if deciders.guarantee[k] <= start < deciders.reached[k]:
-            found.gaps[LACKS, deciders.replica[k]] += 1
-            lacking += 1
+            lacks = most - events_of(rows, bags, node, deciders.replica[k])
+            found.gaps[LACKS, deciders.replica[k]] += lacks
+            lacking += lacks
+            sure += k != first
     if lacking > 0:
         put(found, GAPS, node)
-    if having == 1 and lacking == count - 1:
-        found.gaps[ALONE, last] += 1
+    if count > 1 and sure == count - 1:
+        found.gaps[ALONE, deciders.replica[first]] += most - second
 
 
 @part
@@ -328,10 +343,12 @@ def pend_again(
 
 
 @part
-def note_conflict(rows: Ints, node: int, flags: int, missing: Ints) -> None:
-    """An event that is in conflict is missed no more."""
+def note_conflict(rows: Ints, node: int, flags: int, missing: Ints, found: Found) -> int:
+    """The flags of an event that is in conflict from now on; it is missed no more."""
     if flags & HALF_FROZEN:
         count_missing(rows, node, missing, -1)
+    found.counts[CONFLICTS] += 1
+    return flags | CONFLICT
 
 
 @part

@@ -22,7 +22,7 @@ A lane sees all stables and a part of the data (`route`), so every lane has the 
 Papers: LMerge IV-D, IV-E, Algorithms R3 and R4; V-A, V-B, V-C; erratum D21 for the net change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -149,14 +149,14 @@ def _publish_bags(state: MergeState, work: StepWork) -> None:
     """Bring the credited events of bags to the output, and list what is half frozen."""
     if not work.bags:
         return
-    nodes, ids, at = state.nodes, frozen_rows(work.bags[0]), 0
+    nodes, ids = state.nodes, frozen_rows(work.bags[0])
     scope, deciders = _move(state) or _no_move(state)
-    while True:
-        rows, bags = nodes.rows, nodes.bags
-        at = int(publish_bags(ids, at, scope, deciders, rows, bags, work.scratch))
-        if at == len(ids):
-            break
-        _make_room(state, work, int(ids[at]))
+
+    def publish(at: int) -> int:
+        scratch = work.scratch
+        return int(publish_bags(ids, at, scope, deciders, nodes.rows, nodes.bags, scratch))
+
+    _with_room(state, work, ids, publish)
     state.agenda.schedule_bags(nodes, ids, state.frontier)
 
 
@@ -197,14 +197,17 @@ def _deciders(members: Members, rows: Ints) -> reconcile.Deciders:
     return reconcile.Deciders(*map(frozen, (rows, guarantee, members.frontier[rows], decides)))
 
 
-def _make_room(state: MergeState, work: StepWork, node: int) -> None:
-    """For a visit of this bag."""
-    nodes = state.nodes
+def _with_room(
+    state: MergeState, work: StepWork, ids: Ints, visit: Callable[[int], int]
+) -> None:
+    """Visit these bags, and make room for one at which the visits had to stop."""
+    at, nodes = 0, state.nodes
     columns = (OUT, *range(ENDS, nodes.rows.shape[1]))
-    blocks = [int(block_of(nodes.bags, nodes.rows, node, column)) for column in columns]
-    events = sum(int(total(nodes.bags, at)) for at in blocks)
-    nodes.make_room_in_bags(events)
-    work.scratch = scratch_for(2 * events)
+    while (at := visit(at)) < len(ids):
+        blocks = [int(block_of(nodes.bags, nodes.rows, ids[at], one)) for one in columns]
+        events = sum(int(total(nodes.bags, block)) for block in blocks)
+        nodes.make_room_in_bags(events)
+        work.scratch = scratch_for(2 * events)
 
 
 def _decide(state: MergeState, work: StepWork) -> None:
@@ -271,7 +274,7 @@ def _reconcile(
     found = reconcile.nothing_found(len(ids), len(agenda.pending))
     scope = scope._replace(queued=len(queued))
     rows, changed = nodes.rows, nodes.changed
-    reconcile.visit_all(ids, scope, deciders, rows, changed, agenda.missing, found)
+    reconcile.visit_all(ids, scope, deciders, rows, changed, agenda.missing, nodes.bags, found)
     if found.counts[reconcile.BAGS]:
         _visit_bags(state, work, scope, deciders, found)
     stays = found.listed(reconcile.STAYS)
@@ -313,15 +316,14 @@ def _visit_bags(
     deciders: reconcile.Deciders,
     found: reconcile.Found,
 ) -> None:
-    nodes, at = state.nodes, 0
+    nodes, missing = state.nodes, state.agenda.missing
     ids = np.unique(found.listed(reconcile.BAGS))
-    rows, changed, missing = nodes.rows, nodes.changed, state.agenda.missing
-    while True:
-        room = (nodes.bags, work.scratch, found)
-        at = int(visit_bags(frozen(ids), at, scope, deciders, rows, changed, missing, *room))
-        if at == len(ids):
-            break
-        _make_room(state, work, int(ids[at]))
+    asked = (scope, deciders, nodes.rows, nodes.changed, missing)
+
+    def visit(at: int) -> int:
+        return int(visit_bags(frozen(ids), at, *asked, nodes.bags, work.scratch, found))
+
+    _with_room(state, work, ids, visit)
     work.bags.append(ids)
     state.agenda.schedule_bags(nodes, ids, scope.time)
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints, Mask
 from anabranch.batch.hashing import hash_columns
-from anabranch.batch.index import HIGH, LOW, START, Lookup
+from anabranch.batch.index import HIGH, LOW, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown, read_table
 from anabranch.operators.contract import Route
@@ -32,6 +32,7 @@ from anabranch.operators.state.codec import StateKind, column_of, matrix_of, to_
 from anabranch.operators.state.due_queue import DueQueue
 from anabranch.operators.state.events import FLAGS, LIVE, OWN, Events
 from anabranch.operators.state.parts import open_control, save
+from anabranch.operators.state.pieces import find_piece, pieces
 
 FIRST: Final = OWN
 COUNT: Final = OWN + 1
@@ -40,8 +41,6 @@ _WIDTH: Final = OWN + 3
 
 # Less garbage than this is never compacted.
 _SMALL: Final = 1_024
-# Rows that are hashed, looked up and compared while they are in the cache.
-_STRIDE: Final = 16_384
 
 
 class Groups:
@@ -73,21 +72,17 @@ class Groups:
 
         An added group has no events until `write` gives it some, or removes it.
         """
-        found = np.empty(len(events), np.int64)
-        for first in range(0, len(events), _STRIDE):
-            rows = slice(first, min(first + _STRIDE, len(events)))
-            some = events.slice(rows.start, rows.stop)
-            columns, hashes = read_table(some.payload), some.hashes
-            if hashes is None:
-                hashes = hash_columns(columns, len(some))
-            adds = np.ascontiguousarray(may_add[rows])
-            ids = self.table.candidates(int(adds.sum()))
-            start = some.start if self._by_start else np.zeros_like(some.start)
-            lookup = Lookup(np.ascontiguousarray(start), hashes, adds, ids)
-            created = self.table.find(lookup, np.arange(len(some)), columns, mark)
+        found = [np.empty(0, np.int64)]
+        first = 0
+        for piece in pieces([events]):
+            start = piece.start if self._by_start else np.zeros_like(piece.start)
+            adds = np.ascontiguousarray(may_add[first : first + len(start)])
+            rows = np.arange(len(start))
+            asked, created = find_piece(self.table, piece, start, adds, rows, mark)
             self.table.rows[created, FIRST:] = (0, 0, FOREVER_UNITS)
-            found[rows] = lookup.id
-        return found
+            found.append(asked.id)
+            first += len(start)
+        return np.concatenate(found)
 
     def read(self, groups: Ints) -> tuple[Ints, Ints]:
         """The group and the numbers of every event of these groups, group by group."""
