@@ -114,7 +114,7 @@ def test_a_state_of_other_columns_is_refused(other):
     empty = Batch(
         other, *(np.empty(0, t) for t in ("i1", "i8", "i8", "i8")), other.payload.empty_table()
     )
-    with pytest.raises(SchemaError, match="replica 'x' has"):
+    with pytest.raises(SchemaError, match="input 'x' has"):
         step(some_state(), [Arrival("x", empty)])
 
 

@@ -190,5 +190,5 @@ def test_other_columns_are_refused_by_the_words_of_merge():
         other.old_end,
         other.payload,
     )
-    with pytest.raises(SchemaError, match="replica 'x' has"):
+    with pytest.raises(SchemaError, match="input 'x' has"):
         step(MergeState.empty(SCHEMA, keyed=False), [Arrival("x", other)])

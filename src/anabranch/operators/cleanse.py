@@ -25,8 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch, Ints
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Ints
 from anabranch.batch.buffers import numbers, take, to_arrow
+from anabranch.batch.events import inserts
 from anabranch.batch.hashing import hash_payload
 from anabranch.batch.index import START as NAME_START
 from anabranch.batch.schema import ElementSchema
@@ -36,7 +37,7 @@ from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.events import FLAGS, LIVE
 from anabranch.operators.state.groups import distinct
-from anabranch.operators.unary import END, START, Changed, UnaryState, with_stable
+from anabranch.operators.unary import END, START, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged
 
 _LOOK: Final = 256
@@ -168,17 +169,10 @@ class CleanseState(UnaryState):
         order = release_order(rows[:, START], payload, rows[:, END])
         never = np.full(len(gone), FOREVER_UNITS)
         self.groups.write(gone, group[:0], rows[:0], never, self.mark)
-        stables = int(bound > self.released)
+        stable = bound if bound > self.released else None
         self.released = bound
-        none = np.zeros(stables, np.int64)
-        return Batch(
-            self.schema,
-            np.repeat(np.array([INSERT, STABLE], np.int8), [len(rows), stables]),
-            np.append(rows[order, START], none + bound),
-            np.append(rows[order, END], none),
-            np.zeros(len(rows) + stables, np.int64),
-            with_stable(take(payload, order), self.schema, stables),
-        )
+        times = rows[order, START], rows[order, END]
+        return inserts(self.schema, *times, take(payload, order), stable)
 
     def restored(self) -> None:
         """What starts before the frontier stands in the line, the rest is due at its start."""

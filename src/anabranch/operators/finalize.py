@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anabranch.batch.batch import Batch
+from anabranch.batch.events import nothing
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import first_ends, is_frozen
-from anabranch.operators.unary import END, Changed, UnaryState, nothing
+from anabranch.operators.unary import END, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged
 
 

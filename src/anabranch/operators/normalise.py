@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, Ints
+from anabranch.batch.events import with_stable
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model import inference
@@ -33,7 +34,7 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import Route
 from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
 from anabranch.operators.state.codec import StateKind
-from anabranch.operators.unary import END, START, Changed, UnaryState, with_stable
+from anabranch.operators.unary import END, START, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged, order_by
 
 _RUN = 2

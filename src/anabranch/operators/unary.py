@@ -31,6 +31,7 @@ from anabranch.batch.batch import (
     Mask,
     concat,
 )
+from anabranch.batch.events import nothing
 from anabranch.batch.history import REASONS
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError
@@ -199,24 +200,14 @@ def require_schema(name: str, ours: ElementSchema, arrivals: Sequence[Arrival]) 
         if theirs.time is not ours.time or theirs.payload != ours.payload:
             message = (
                 f"{name}: input '{arrival.input}' has {theirs.time.value} times and the "
-                f"payload {theirs.payload.names}, {name} has {ours.time.value} times and "
-                f"{ours.payload.names}; cast the columns of the input"
+                f"payload {_show(theirs.payload)}, {name} has {ours.time.value} times and "
+                f"{_show(ours.payload)}; all inputs have the same columns, cast them"
             )
             raise SchemaError(message)
 
 
-def nothing(schema: ElementSchema) -> Batch:
-    """No elements."""
-    none = np.empty(0, np.int64)
-    return Batch(schema, np.empty(0, np.int8), none, none, none, schema.payload.empty_table())
-
-
-def with_stable(payload: pa.Table, schema: ElementSchema, stables: int) -> pa.Table:
-    """These payloads, with a row of nulls for the stable if there is one."""
-    nulls = [pa.nulls(stables, field.type) for field in schema.payload]
-    if not nulls or not stables:
-        return payload
-    return pa.concat_tables([payload, pa.table(nulls, schema=payload.schema)])
+def _show(payload: pa.Schema) -> str:
+    return "(" + str(payload).replace("\n", ", ") + ")"
 
 
 def _reasons(batch: Batch, judged: Judged) -> Codes:

@@ -28,6 +28,7 @@ from anabranch.batch.batch import (
     Mask,
     concat,
 )
+from anabranch.batch.events import inserts, nothing
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import (
     BUCKET_OF,
@@ -47,9 +48,7 @@ from anabranch.operators.state.groups import Groups, first_ends, is_frozen
 from anabranch.operators.unary import (
     VIOLATIONS,
     changes_nothing,
-    nothing,
     require_schema,
-    with_stable,
 )
 from anabranch.operators.unary_judge import judge
 
@@ -154,7 +153,8 @@ class UnionState:
         final = nothing(self.schema)
         if moved:
             _name_leader(inputs.arrivals, reasons, self.frontier)
-            passed.append(_stable(self.schema, self.frontier))
+            none, payload = np.empty(0, np.int64), self.schema.payload.empty_table()
+            passed.append(inserts(self.schema, none, none, payload, self.frontier))
             final, _ = self.groups.release(self.schema, self.frontier, self.mark)
         return StepResult(
             concat(passed) if passed else nothing(self.schema),
@@ -292,14 +292,6 @@ def _redelivered(batch: Batch, own: _Member) -> Mask:
 def _passes(codes: Codes) -> Mask:
     passes: Mask = (codes == Reason.FIRST.code) | (codes == Reason.CORRECTED.code)
     return passes
-
-
-def _stable(schema: ElementSchema, time: int) -> Batch:
-    """One stable."""
-    none = np.zeros(1, np.int64)
-    kind, start = np.array([STABLE], np.int8), np.array([time], np.int64)
-    payload = with_stable(schema.payload.empty_table(), schema, 1)
-    return Batch(schema, kind, start, none, none, payload)
 
 
 def _name_leader(arrivals: Sequence[Arrival], reasons: Sequence[Codes], time: int) -> None:

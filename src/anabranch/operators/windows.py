@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from anabranch.batch.batch import NEVER_UNITS, Batch, Ints
 from anabranch.batch.buffers import to_arrow
+from anabranch.batch.events import nothing
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import InputError, StateError, ViolationError
 from anabranch.model import Stable
@@ -38,7 +39,7 @@ from anabranch.operators.contract import (
     StepResult,
 )
 from anabranch.operators.state.blocks import Saved
-from anabranch.operators.unary import OneInput, nothing
+from anabranch.operators.unary import OneInput
 from anabranch.windows.engine import Engine
 from anabranch.windows.machine import Arrival, Fed, Machine
 from anabranch.windows.trace import Query

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, Ints
+from anabranch.batch.events import inserts, nothing, with_stable
 from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen, frozen_rows, kernel, part
 from anabranch.batch.schema import ElementSchema
@@ -102,7 +102,10 @@ class Output:
         kinds = np.array([kind for kind, _ in self._pieces], np.int8)
         columns = np.concatenate([piece for _, piece in self._pieces], axis=1)
         start, end, old_end, payload_row = columns
-        payload = payload_of(nodes, payload_row)
+        data = payload_row[payload_row >= 0]
+        # Many steps emit a stable alone.
+        payload = nodes.take(data) if len(data) else schema.payload.empty_table()
+        payload = with_stable(payload, schema, len(payload_row) - len(data))
         return Batch(schema, np.repeat(kinds, sizes), start, end, old_end, payload)
 
     def _add(self, kind: int, columns: Ints) -> None:
@@ -214,12 +217,6 @@ def write(net: Ints, at: int, kind: int, node: int, old_end: int, end: int) -> N
     net[at, OLD_END], net[at, END] = old_end, end
 
 
-def nothing(schema: ElementSchema) -> Batch:
-    """No elements: what most steps of a few elements emit, and finish."""
-    none = np.empty(0, np.int64)
-    return Batch(schema, np.empty(0, np.int8), none, none, none, schema.payload.empty_table())
-
-
 def final_events(
     nodes: Nodes, schema: ElementSchema, done: Ints, bags: Ints, span: tuple[int, int]
 ) -> Batch:
@@ -238,9 +235,7 @@ def final_events(
         start = np.append(start, more[:, START])
         end = np.append(end, found[:, 1])
         payload = np.append(payload, more[:, ROW])
-    kind = np.full(len(start), INSERT, np.int8)
-    table = nodes.take(payload)
-    return Batch(schema, kind, start.copy(), end.copy(), np.zeros(len(start), np.int64), table)
+    return inserts(schema, start, end, nodes.take(payload))
 
 
 @kernel
@@ -258,18 +253,6 @@ def list_frozen(ids: Ints, rows: Ints, bags: Bags, before: int, after: int, foun
                     found[count, 0], found[count, 1] = ids[k], end
                 count += 1
     return count
-
-
-def payload_of(nodes: Nodes, rows: Ints) -> pa.Table:
-    """The payloads of these rows; null for the stable, which comes last."""
-    schema, stables = nodes.schema, np.count_nonzero(rows < 0)
-    if not len(schema):
-        return schema.empty_table()
-    data = nodes.take(rows[rows >= 0]) if len(rows) > stables else schema.empty_table()
-    if not stables:
-        return data
-    null = [pa.nulls(stables, one.type) for one in schema]
-    return pa.concat_tables([data, pa.Table.from_arrays(null, schema=schema)])
 
 
 def name_gaps(

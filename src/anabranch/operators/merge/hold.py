@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from anabranch.batch.batch import INSERT, Batch, Codes, Ints
+from anabranch.batch.batch import Codes, Ints
+from anabranch.batch.events import inserts
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.schema import ElementSchema
@@ -150,13 +151,6 @@ def resolved_of(
     for replica in np.unique(rows[:, _REPLICA]).tolist():
         mine = rows[rows[:, _REPLICA] == replica]
         facts = nodes.rows[mine[:, _NODE]]
-        batch = Batch(
-            schema,
-            np.full(len(mine), INSERT, np.int8),
-            facts[:, START].copy(),
-            mine[:, _END].copy(),
-            np.zeros(len(mine), np.int64),
-            nodes.take(facts[:, ROW]),
-        )
+        batch = inserts(schema, facts[:, START], mine[:, _END], nodes.take(facts[:, ROW]))
         found.append(Resolved(names[replica], batch, mine[:, _REASON].astype(np.int8)))
     return tuple(found)

@@ -40,6 +40,7 @@ from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.reference.r4 import accuse
 from anabranch.operators.state.blocks import Saved
+from anabranch.operators.unary import require_schema
 
 
 class MergeLane(ABC):
@@ -192,8 +193,8 @@ def require_arrivals(
 ) -> None:
     """Refuse arrivals with other columns, two attachments of a replica, or seq in part."""
     attachments: dict[str, int] = {}
+    require_schema("merge", schema, arrivals)
     for arrival in arrivals:
-        _require_schema(schema, arrival)
         members.row_of_attachment(arrival.input, arrival.attachment)
         number = attachments.setdefault(arrival.input, arrival.attachment)
         if number != arrival.attachment:
@@ -210,21 +211,6 @@ def require_arrivals(
             "give all of them a seq, or none"
         )
         raise SchemaError(message)
-
-
-def _require_schema(ours: ElementSchema, arrival: Arrival) -> None:
-    theirs = arrival.batch.schema
-    if theirs.time is not ours.time or theirs.payload != ours.payload:
-        message = (
-            f"merge: replica '{arrival.input}' has {theirs.time.value} times and the payload "
-            f"{_show(theirs.payload)}, the merge has {ours.time.value} times and "
-            f"{_show(ours.payload)}; all replicas of a merge have the same columns, cast them"
-        )
-        raise SchemaError(message)
-
-
-def _show(payload: object) -> str:
-    return "(" + str(payload).replace("\n", ", ") + ")"
 
 
 def violators(

@@ -89,19 +89,13 @@ class Payloads:
 
     tables: Sequence[pa.Table]
 
-    def take(self, places: Ints, *, nulls: int = 0) -> pa.Table:
-        """The payloads at these places, in this order, and then this many nulls."""
-        schema = self.tables[0].schema
-        if not len(schema):
+    def take(self, places: Ints) -> pa.Table:
+        """The payloads at these places, in this order."""
+        if not len(self.tables[0].schema):
             return self.tables[0]
         if len(places) and (places[1:] < places[:-1]).any():
-            parts = [take(pa.concat_tables(self.tables), places)]
-        else:
-            parts = self._take_each(places)
-        if nulls:
-            nothing = [pa.nulls(nulls, field.type) for field in schema]
-            parts.append(pa.Table.from_arrays(nothing, schema=schema))
-        return pa.concat_tables(parts)
+            return take(pa.concat_tables(self.tables), places)
+        return pa.concat_tables(self._take_each(places))
 
     def _take_each(self, places: Ints) -> list[pa.Table]:
         ends = np.cumsum([table.num_rows for table in self.tables])

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import INSERT, STABLE, Batch, Codes, Ints, concat
+from anabranch.batch.batch import INSERT, Batch, Codes, Ints, concat
+from anabranch.batch.events import inserts
 from anabranch.batch.kernel import frozen
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import BUCKET_OF, Arrival, Reason, Resolved, StepResult
@@ -154,16 +155,8 @@ def _show(state: OrderedState, work: _Work) -> Batch:
     is_move = work.what == MOVES
     row, time = work.row[~is_move], work.row[is_move][-1:]
     row = row[work.reasons[row] == Reason.FIRST.code]
-    payload = work.payloads.take(work.place[row], nulls=len(time))
-    count, nothing = len(row) + len(time), np.zeros(len(time), np.int64)
-    return Batch(
-        state.schema,
-        np.append(np.full(len(row), INSERT, np.int8), np.full(len(time), STABLE, np.int8)),
-        np.append(work.rows.start[row], time),
-        np.append(work.rows.end[row], nothing),
-        np.zeros(count, np.int64),
-        payload,
-    )
+    payload, stable = work.payloads.take(work.place[row]), int(time[0]) if len(time) else None
+    return inserts(state.schema, work.rows.start[row], work.rows.end[row], payload, stable)
 
 
 def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:

@@ -18,8 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Ints
 from anabranch.batch.buffers import take
+from anabranch.batch.events import inserts
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
@@ -93,15 +94,8 @@ class Held:
 
     def batch(self, schema: ElementSchema, rows: Ints) -> Batch:
         """These inserts as a batch."""
-        count = len(rows)
-        return Batch(
-            schema,
-            np.full(count, INSERT, np.int8),
-            self.start[rows],
-            self.end[rows],
-            np.zeros(count, np.int64),
-            take(self.payload, self.place[rows]),
-        )
+        payload = take(self.payload, self.place[rows])
+        return inserts(schema, self.start[rows], self.end[rows], payload)
 
     def check(self, replicas: int) -> None:
         """Assert what must always hold, with this many replicas."""

@@ -20,7 +20,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints, Mask
+from anabranch.batch.batch import FOREVER_UNITS, Batch, Ints, Mask
+from anabranch.batch.events import inserts
 from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW, START
 from anabranch.batch.schema import ElementSchema
@@ -152,10 +153,9 @@ class Groups:
         frozen = is_frozen(rows[:, 1], frontier)
         of, start, end = group[frozen], rows[frozen, 0], rows[frozen, 1]
         order = self.order(of, start, end)
-        kind, none = np.full(len(order), INSERT, np.int8), np.zeros(len(order), np.int64)
         payload = self.payload(of[order])
         self.write_until_final(due, group[~frozen], rows[~frozen], mark)
-        return Batch(schema, kind, start[order], end[order], none, payload), len(due)
+        return inserts(schema, start[order], end[order], payload), len(due)
 
     def payload(self, groups: Ints) -> pa.Table:
         """The payloads of these groups, in the form first seen."""
