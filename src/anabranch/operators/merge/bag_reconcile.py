@@ -24,12 +24,16 @@ from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.batch.index import START
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.merge.bags import (
+    CREDIT,
+    CREDITED_BY,
+    CREDITED_END,
     OUT_BLOCK,
     SHOWN_BLOCK,
     Bags,
     change_output,
     count_at,
     end_at,
+    has_end,
     has_room,
     last_end,
     size,
@@ -340,6 +344,51 @@ def make_equal(bags: Bags, record: int, scratch: Scratch) -> None:
             change_output(bags, record, ABSENT, lack[w])
     for k in range(e, scratch.counts[EXTRA]):
         change_output(bags, record, extra[k], ABSENT)
+
+
+@kernel
+def publish_bags(
+    nodes: Ints,
+    begin: int,
+    scope: Scope,
+    deciders: Deciders,
+    rows: Ints,
+    bags: Bags,
+    scratch: Scratch,
+) -> int:
+    """Put credited events of bags on the output; returns where it had to stop, or how many.
+
+    A bag gets as many events as the fullest replica has, with the ends that this replica gives
+    them; the end of the first credited insert comes before the others.
+    `scope` is the first move of this step, or has the time ABSENT.  Of what starts before it
+    only events of the one decider are published: the rest would be removed at once, unless the
+    decider was promoted and need not know it.
+    """
+    for k in range(begin, nodes.size):
+        node, record = nodes[k], rows[nodes[k], OUT]
+        if bags.records[record, CREDIT] == 0:
+            continue
+        start = rows[node, START]
+        best = rows[node, ENDS + bags.records[record, CREDITED_BY]]
+        decides = start < scope.time and not scope.gaps
+        if decides and not is_unsure(start, deciders.guarantee[0], scope):
+            best = rows[node, ENDS + deciders.replica[0]]
+        else:
+            for column in range(ENDS, rows.shape[1]):
+                if total(bags, rows[node, column]) > total(bags, best):
+                    best = rows[node, column]
+        have, most = total(bags, bags.records[record, OUT_BLOCK]), total(bags, best)
+        if not is_room(bags, scratch, have + most):
+            return k
+        first_end = bags.records[record, CREDITED_END]
+        if most > have and has_end(bags, best, first_end):
+            change_output(bags, record, ABSENT, first_end)
+            have += 1
+        if most > have:
+            compare(bags, bags.records[record, OUT_BLOCK], best, scratch)
+            for w in range(most - have):
+                change_output(bags, record, ABSENT, scratch.bags[LACK, w])
+    return nodes.size
 
 
 @kernel

@@ -17,34 +17,45 @@ room than all of these; it is computed again.  A bag has its ends in the column 
 held.
 
 What a save costs: control (about 100 bytes per block of 1,024 events) and the changed blocks.
+
+For another number of lanes (`split`, `unite`) what a lane remembers of events goes to the lane
+of each event, by identity.  What all lanes know (members, frontiers, the policy's view) stays
+in every lane; of the last `seq` and the highest start of a replica, of which each lane knows
+its own, the greatest counts: a replica has sent all before.  What lanes count by themselves
+(conflicts) goes on in one of them.  The order in which events came to the output, and inserts
+to be held back, is kept within each former lane; between two of them it never mattered.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.batch.batch import Ints
+from anabranch.batch.buffers import to_arrow
 from anabranch.batch.columns import Column
 from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW, NOBODY, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
 from anabranch.model.properties import MergeCase
+from anabranch.operators.contract import Route
 from anabranch.operators.merge.bags import Nodes, ends_of, fill_bags
 from anabranch.operators.merge.govern import View
 from anabranch.operators.merge.hold import END, NUMBER, PER_REPLICA
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WITHDRAWN
-from anabranch.operators.merge.members import Members
+from anabranch.operators.merge.members import Members, require_agreement
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.state.blocks import InBlocks, Saved, read_blocks
-from anabranch.operators.state.codec import StateKind, column_of, to_table
+from anabranch.operators.route import lanes_of_names
+from anabranch.operators.state.blocks import Blocks, InBlocks, Saved, read_blocks
+from anabranch.operators.state.codec import StateKind, column_of, header_of, to_table
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
+from anabranch.operators.state.final_names import END as FINAL_END
 from anabranch.operators.state.final_names import FinalNames
 from anabranch.operators.state.parts import Control, open_control, restore_names, save
 
@@ -229,3 +240,91 @@ def _read_bags(state: MergeState, table: pa.Table) -> None:
     ends = np.stack((place[known], column, values[known, 1], values[known, 2]), axis=1)
     nodes.make_room_in_bags(int(ends[:, 3].sum()) + len(ends), int(is_bag.sum()))
     fill_bags(nodes.bags, nodes.rows, ids[is_bag], columns, ends)
+
+
+class Share(NamedTuple):
+    """Some of what a state remembers: these events, and these final names."""
+
+    state: MergeState
+    ids: Ints
+    names: Ints
+
+
+def split(state: MergeState, lanes: int) -> list[MergeState]:
+    """What a state remembers, by the lane that it belongs to from now on."""
+    ids, names = state.nodes.living(), state.final_names.all()
+    rows = state.nodes.rows[ids]
+    of_events = lanes_of_names(rows[:, START], rows[:, LOW], lanes, Route.IDENTITY)
+    of_names = lanes_of_names(names[:, START], names[:, LOW], lanes, Route.IDENTITY)
+    made = [
+        _made([Share(state, ids[of_events == lane], names[of_names == lane])])
+        for lane in range(lanes)
+    ]
+    for other in made[1:]:
+        other.conflicts = 0
+    return made
+
+
+def unite(states: Sequence[MergeState]) -> MergeState:
+    """The shares of one lane as one state."""
+    require_agreement([(one.members, one.frontier) for one in states])
+    return _made([Share(one, one.nodes.living(), one.final_names.all()) for one in states])
+
+
+def _made(shares: Sequence[Share]) -> MergeState:
+    states = [one.state for one in shares]
+    first = states[0]
+    head, empty = control_table(first), first.schema.payload.empty_table()
+    made = new_state(first.schema, Control(head, header_of(head), Blocks.none(), empty))
+    made.policy, made.reports_final = first.policy, first.reports_final
+    made.final_names = FinalNames()
+    made.conflicts = sum(one.conflicts for one in states)
+    made.members.last_seq = np.max([one.members.last_seq for one in states], axis=0)
+    if made.is_governed:
+        made.highest = np.max([one.highest for one in states], axis=0)
+    if len({one.view for one in states}) > 1:
+        made.view = View()  # whom the policy asks is found again in the next step
+    _fill(made, shares, empty)
+    names = np.concatenate([one.names for one in shares])
+    made.final_names.remember(names[:, : LOW + 1], names[:, FINAL_END], made.mark)
+    return made.restored()
+
+
+def _fill(made: MergeState, shares: Sequence[Share], empty: pa.Table) -> None:
+    """The events of all shares, numbered anew."""
+    tables = [node_table(one.state, one.ids) for one in shares]
+    payloads = [one.state.nodes.payload(one.ids) for one in shares]
+    sizes = [table.num_rows for table in tables]
+    nodes = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    tables = [_with(one, "node", ids) for one, ids in zip(tables, nodes, strict=True)]
+    tables, made.next_rank = _renumbered(tables, ["rank"], ABSENT)
+    held = [name for name in tables[0].column_names if _is_held(name)]
+    tables, made.next_number = _renumbered(tables, held, NOBODY)
+    fill_rows(made, list(zip(tables, payloads, strict=True)), empty)
+
+
+def _is_held(name: str) -> bool:
+    return name.startswith("held_") and not name.startswith("held_end_")
+
+
+def _renumbered(
+    tables: Sequence[pa.Table], columns: Sequence[str], nothing: int
+) -> tuple[list[pa.Table], int]:
+    """Numbers in these columns without gaps, in their order; and how many there are."""
+    cells = [(at, name) for at in range(len(tables)) for name in columns]
+    if not cells:
+        return list(tables), 0
+    values = [column_of(tables[at], name).copy() for at, name in cells]
+    whole = np.concatenate(values)
+    given = np.flatnonzero(whole != nothing)
+    whole[given[np.argsort(whole[given], kind="stable")]] = np.arange(len(given))
+    made = list(tables)
+    for (at, name), mine in zip(
+        cells, np.split(whole, np.cumsum([len(v) for v in values])[:-1]), strict=True
+    ):
+        made[at] = _with(made[at], name, mine)
+    return made, len(given)
+
+
+def _with(table: pa.Table, name: str, values: Ints) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, to_arrow(values, pa.int64()))

@@ -28,7 +28,7 @@ from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import DONE, ENDS, OUT, RANK, TOUCHED, WITHDRAWN
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import DEFAULT, Adjusts, Follow, Inserts, Policy, Quorum
-from anabranch.operators.merge.reconcile import pend_row
+from anabranch.operators.merge.reconcile import CHANGED, PENDS, VISITS, Found, pend_row, put
 from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 
@@ -78,21 +78,6 @@ class Rules(NamedTuple):
     votes: Mask
     reached: Ints
     mark: int
-
-
-class Looked(NamedTuple):
-    """What the looks of one step write down: events whose end changed, pends, and counts."""
-
-    changed: Ints
-    pends: Ints
-    counts: Ints
-    blocks: Ints
-
-
-CHANGES: Final = 0
-PENDS: Final = 1
-VISITS: Final = 2
-"""The places of `Looked.counts`."""
 
 
 def is_governed(policy: Policy) -> bool:
@@ -188,12 +173,6 @@ def _column(serials: Ints, serial: int) -> int:
     return int(found[0]) if len(found) else NOBODY
 
 
-def looked_at(events: int, replicas: int, blocks: Ints) -> Looked:
-    """Room for so many looks."""
-    pends = np.empty((3, events * replicas), np.int64)
-    return Looked(np.empty(events, np.int64), pends, np.zeros(3, np.int64), blocks)
-
-
 @kernel
 def count_free(rows: Ints, used: int, frontier: int, counts: Ints) -> None:
     """How many events that may still start each replica has."""
@@ -213,7 +192,7 @@ def mark_touched(elements: Elements, reasons: Codes, rows: Ints) -> None:
 
 
 @kernel
-def govern_rest(rows: Ints, used: int, rules: Rules, looked: Looked) -> None:
+def govern_rest(rows: Ints, changed: Ints, used: int, rules: Rules, found: Found) -> None:
     """Ask about the events that wait, or about all if a replica is followed.
 
     Those that elements of this step mention are left to `govern_touched`.
@@ -222,13 +201,13 @@ def govern_rest(rows: Ints, used: int, rules: Rules, looked: Looked) -> None:
         if rows[node, FLAGS] & (LIVE | DONE | TOUCHED) != LIVE:
             continue
         if rows[node, OUT] == ABSENT or rules.followed != NOBODY:
-            looked.counts[VISITS] += 1
-            govern_event(rows, node, NOBODY, 0, 0, rules, looked)
+            found.counts[VISITS] += 1
+            govern_event(rows, changed, node, NOBODY, 0, 0, rules, found)
 
 
 @kernel
 def govern_touched(
-    elements: Elements, reasons: Codes, rows: Ints, rules: Rules, looked: Looked
+    elements: Elements, reasons: Codes, rows: Ints, changed: Ints, rules: Rules, found: Found
 ) -> None:
     """Ask about the event of each element that was believed, in their order."""
     for i in range(reasons.size):
@@ -240,12 +219,19 @@ def govern_touched(
         old_end, end = 0, 0
         if elements.kind[i] == ADJUST:
             old_end, end = elements.old_end[i], elements.end[i]
-        govern_event(rows, node, elements.replica[i], old_end, end, rules, looked)
+        govern_event(rows, changed, node, elements.replica[i], old_end, end, rules, found)
 
 
 @part
 def govern_event(
-    rows: Ints, node: int, speaker: int, old_end: int, end: int, rules: Rules, looked: Looked
+    rows: Ints,
+    changed: Ints,
+    node: int,
+    speaker: int,
+    old_end: int,
+    end: int,
+    rules: Rules,
+    found: Found,
 ) -> None:
     """Ask about one event; an adjust of it has two different ends, else they are 0."""
     before, followed = rows[node, OUT], rules.followed
@@ -263,13 +249,12 @@ def govern_event(
     ):
         # What its replica has revised again within the step is not shown.
         follow(rows, node, end, speaker, end > old_end, rules)
-    after, counts = rows[node, OUT], looked.counts
+    after, counts = rows[node, OUT], found.counts
     if after != before:
-        looked.changed[counts[CHANGES]] = node
-        counts[CHANGES] += 1
-        looked.blocks[node >> BLOCK_BITS] = rules.mark
+        put(found, CHANGED, node)
+        changed[node >> BLOCK_BITS] = rules.mark
         if after > before:
-            counts[PENDS] = pend_row(rows, node, before, after, looked.pends, counts[PENDS])
+            counts[PENDS] = pend_row(rows, node, before, after, found.pends, counts[PENDS])
 
 
 @part

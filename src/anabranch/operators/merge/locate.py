@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.batch.batch import STABLE, Batch, Codes, Ints, Mask
+from anabranch.batch.batch import STABLE, Batch, Ints
 from anabranch.batch.index import NOBODY
-from anabranch.batch.kernel import frozen, kernel
 from anabranch.operators.state.events import Events
 from anabranch.operators.state.final_names import UNKNOWN, FinalNames
 from anabranch.operators.state.pieces import Piece, find_piece, pieces
@@ -52,37 +51,12 @@ def locate(
 def _locate_piece(
     nodes: Events, names: FinalNames, piece: Piece, frontier: int, mark: int
 ) -> Located:
-    start = np.ascontiguousarray(piece.start)
-    may_add, data = np.empty(len(start), np.bool_), np.empty(len(start), np.int64)
-    count = int(list_data(frozen(piece.kind), frozen(start), frontier, may_add, data))
-    rows = data[:count]
+    is_data, start = piece.kind != STABLE, piece.start
+    rows, may_add = np.flatnonzero(is_data), is_data & (start >= frontier)
     asked, created = find_piece(nodes, piece, start, may_add, rows, mark)
-    final_end, behind = np.full(len(start), UNKNOWN, np.int64), np.empty(count, np.int64)
-    behind = behind[: int(list_nameless(frozen(rows), asked.id, behind))]
+    final_end = np.full(len(start), UNKNOWN, np.int64)
+    behind = rows[asked.id[rows] == NOBODY]
     if len(behind):
         hashes = np.stack((asked.low[behind], asked.high[behind]), axis=1)
         final_end[behind] = names.ends(start[behind], hashes.view(np.uint64))
     return Located(asked.id, final_end, created)
-
-
-@kernel
-def list_data(kind: Codes, start: Ints, frontier: int, may_add: Mask, data: Ints) -> int:
-    """Which rows are data, and for which of them a node may be made; how many are data."""
-    count = 0
-    for row in range(kind.size):
-        may_add[row] = kind[row] != STABLE and start[row] >= frontier
-        if kind[row] != STABLE:
-            data[count] = row
-            count += 1
-    return count
-
-
-@kernel
-def list_nameless(data: Ints, ids: Ints, behind: Ints) -> int:
-    """Those of these rows that have no node; returns how many they are."""
-    count = 0
-    for k in range(data.size):
-        if ids[data[k]] == NOBODY:
-            behind[count] = data[k]
-            count += 1
-    return count

@@ -16,7 +16,7 @@ Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing), L9 (j
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
-from anabranch.errors import UsageError
+from anabranch.errors import StateError, UsageError
 from anabranch.operators.contract import InputStatus
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.state.codec import column_of, to_table
@@ -40,6 +40,9 @@ COLUMNS: Final = (
     "passed_at",
 )
 """The columns of `Members`, in order."""
+
+_COMMON: Final = tuple(name for name in COLUMNS if name != "last_seq")
+"""Those that are the same in every lane."""
 
 
 @dataclass(eq=False)
@@ -251,3 +254,17 @@ class Members:
 def lagged(times: Ints, lag: int) -> Ints:
     """These times less a lag; FOREVER and NEVER stay as they are."""
     return np.where(times == FOREVER_UNITS, times, np.maximum(times, NEVER_UNITS + lag) - lag)
+
+
+def require_agreement(lanes: Sequence[tuple[Members, int]]) -> None:
+    """Refuse members, with the output's frontier, that are not those of one run's lanes."""
+    known = [
+        (frontier, members.names, *(getattr(members, one).tolist() for one in _COMMON))
+        for members, frontier in lanes
+    ]
+    if any(one != known[0] for one in known):
+        message = (
+            f"merge: lanes that should know the same replicas and frontier differ: {known}; "
+            "the checkpoint is damaged; restore it, or start with a new checkpoint and output"
+        )
+        raise StateError(message)

@@ -35,6 +35,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Route
+from anabranch.operators.merge import codec, ordered_codec
 from anabranch.operators.merge.choose import Choice
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 from anabranch.operators.merge.policy import DEFAULT, Policy, require_choice, require_support
@@ -133,23 +134,15 @@ class MergeOperator:
     ) -> Sequence[OrderedState | MergeState]:
         """What a state of one lane remembers, by the lane that it belongs to from now on."""
         if isinstance(state, OrderedState):
-            from anabranch.operators.merge import ordered_redistribute
-
-            return ordered_redistribute.split(state, lanes)
-        from anabranch.operators.merge import redistribute
-
-        return redistribute.split(state, lanes)
+            return ordered_codec.split(state, lanes)
+        return codec.split(state, lanes)
 
     def unite(self, states: Sequence[OrderedState | MergeState]) -> OrderedState | MergeState:
         """One lane's shares of the states of all former lanes as one state."""
         ordered = [one for one in states if isinstance(one, OrderedState)]
         if ordered:
-            from anabranch.operators.merge import ordered_redistribute
-
-            return ordered_redistribute.unite(ordered)
-        from anabranch.operators.merge import redistribute
-
-        return redistribute.unite([one for one in states if isinstance(one, MergeState)])
+            return ordered_codec.unite(ordered)
+        return codec.unite([one for one in states if isinstance(one, MergeState)])
 
 
 def open_merge(

@@ -29,10 +29,17 @@ from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.schema import END
 from anabranch.batch.store import grown
 from anabranch.operators.merge import codes
-from anabranch.operators.merge.ordered_scan import FINAL, OPENS
 
 Counters = NDArray[np.int32]
 
+OPENS: Final = 0
+"""An insert that is the first of its start on the output."""
+JOINS: Final = 1
+"""An insert at the current start, which may be new on the output."""
+FINAL: Final = 2
+"""An insert at the current start, which is final: it may only be known."""
+MOVES: Final = 3
+"""A stable; its time stands in place of a row."""
 
 _SPARE: Final = 16
 """Events that were never emitted are dropped when they are most, and this many."""
@@ -42,7 +49,7 @@ _SPARE: Final = 16
 class Candidates:
     """The inserts of a step that are at the current start of their moment: payloads decide.
 
-    One row per insert, in order; `what` is OPENS, JOINS or FINAL of `ordered_scan`.
+    One row per insert, in order; `what` is OPENS, JOINS or FINAL.
 
     `place` is where the payload is, among the payloads of the step.
     """

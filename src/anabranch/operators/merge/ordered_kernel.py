@@ -4,7 +4,8 @@ A step takes the elements of any number of replicas, arrival after arrival, and 
 just as the element-by-element forms do (`r0`, `r1`, `r2`): the same inserts are on the output,
 whatever the cut into steps.
 
-    scan       times: who breaks a promise, is late, is held back, opens a new start
+    scan       times: who breaks a promise, is late, is held back, opens a new start.  Current
+               start and frontier do not depend on payloads, so this is exact
     settle     payloads, only among inserts with one start: new on the output, or known
     show       the inserts, then one stable if the frontier moved
 
@@ -16,32 +17,81 @@ Papers: LMerge IV-A to IV-C, V-B, V-C; erratum D21 for the one stable.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import INSERT, Batch, Codes, Ints, concat
+from anabranch.batch.batch import (
+    ADJUST,
+    FOREVER_UNITS,
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Codes,
+    Ints,
+    concat,
+)
 from anabranch.batch.events import inserts
-from anabranch.batch.kernel import frozen
+from anabranch.batch.index import NOBODY
+from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import BUCKET_OF, Arrival, Reason, Resolved, StepResult
-from anabranch.operators.merge.ordered_group import Candidates, Payloads
-from anabranch.operators.merge.ordered_scan import (
-    CLOCK_SIZE,
-    CURRENT,
-    FRONTIER,
-    LAG,
-    LEADER,
-    LENGTH,
+from anabranch.operators.merge import codes
+from anabranch.operators.merge.ordered_group import (
+    FINAL,
+    JOINS,
     MOVES,
-    NOBODY,
-    VISITS,
-    Control,
-    Found,
-    Rows,
-    scan,
+    OPENS,
+    Candidates,
+    Payloads,
 )
 from anabranch.operators.merge.ordered_state import Held, OrderedState
+
+# Places in `clock`.
+FRONTIER: Final = 0
+CURRENT: Final = 1
+LENGTH: Final = 2
+LEADER: Final = 3
+VISITS: Final = 4
+LAG: Final = 5
+CLOCK_SIZE: Final = 6
+
+
+class Rows(NamedTuple):
+    """The rows of a step as columns; `seq` is empty if the streams have none."""
+
+    kind: Codes
+    start: Ints
+    end: Ints
+    seq: Ints
+    replica: Ints
+
+
+class Control(NamedTuple):
+    """What is known of each replica, changed in place; `oldest` and `newest` held row."""
+
+    guarantee: Ints
+    frontier: Ints
+    last_seq: Ints
+    last_start: Ints
+    oldest: Ints
+    newest: Ints
+
+
+class Found(NamedTuple):
+    """What the scan writes: of each row a reason and the next row of a chain; and the output.
+
+    `what` and `row` are what it may show, in order: inserts that open a start or are at the
+    current one, and every stable.  Rows that were held back before the step come first; a
+    replica's held rows are a chain (`following`), oldest first.
+    """
+
+    reasons: Codes
+    following: Ints
+    what: Codes
+    row: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,3 +233,142 @@ def _hold(state: OrderedState, work: _Work) -> tuple[Resolved, ...]:
         columns = work.rows.replica[waits], work.rows.start[waits], work.rows.end[waits]
         state.held = Held(*columns, place, number, payload).compact()
     return tuple(resolved)
+
+
+@kernel
+def scan(
+    rows: Rows, control: Control, found: Found, clock: Ints, held: int, starts_increase: int
+) -> None:
+    """Judge every row; the first `held` rows were held back before."""
+    for i in range(held):
+        hold(rows, control, found, i)
+    advance(rows, control, found, clock)
+    has_seq = rows.seq.size > 0
+    for i in range(held, rows.kind.size):
+        replica = rows.replica[i]
+        if has_seq:
+            if rows.seq[i] <= control.last_seq[replica]:
+                found.reasons[i] = codes.REDELIVERY
+                continue
+            control.last_seq[replica] = rows.seq[i]
+        if rows.kind[i] == STABLE:
+            judge_stable(rows, control, found, clock, i)
+        elif rows.kind[i] == ADJUST:
+            found.reasons[i] = codes.NOT_INSERT_ONLY
+        else:
+            judge_insert(rows, control, found, clock, i, starts_increase)
+    clock[VISITS] += rows.kind.size - held
+
+
+@part
+def judge_insert(
+    rows: Rows, control: Control, found: Found, clock: Ints, i: int, starts_increase: int
+) -> None:
+    """Against its replica's promises first, then against the output."""
+    start, end, replica = rows.start[i], rows.end[i], rows.replica[i]
+    if end <= start:
+        found.reasons[i] = codes.BACKWARDS if end < start else codes.NO_CHANGE
+    elif start < control.frontier[replica]:
+        found.reasons[i] = codes.BEHIND_STABLE
+    elif start < control.last_start[replica]:
+        found.reasons[i] = codes.OUT_OF_ORDER
+    elif starts_increase and start == control.last_start[replica]:
+        found.reasons[i] = codes.SAME_START
+    else:
+        control.last_start[replica] = start
+        is_joined = control.guarantee[replica] <= clock[FRONTIER]
+        if is_joined or start < max(clock[FRONTIER], clock[CURRENT]):
+            decide(rows, found, clock, i)
+        else:
+            hold(rows, control, found, i)
+
+
+@part
+def judge_stable(rows: Rows, control: Control, found: Found, clock: Ints, i: int) -> None:
+    """A stable that moves the output's frontier may let replicas join."""
+    time, replica = rows.start[i], rows.replica[i]
+    found.reasons[i] = codes.FOLLOWS
+    if time > control.frontier[replica]:
+        control.frontier[replica] = time
+        if control.guarantee[replica] > clock[FRONTIER]:
+            found.reasons[i] = codes.JOINING
+        elif behind(time, clock) > clock[FRONTIER]:
+            found.reasons[i] = codes.LEADS
+            clock[LEADER] = i
+            advance(rows, control, found, clock)
+
+
+@part
+def advance(rows: Rows, control: Control, found: Found, clock: Ints) -> None:
+    """Move the frontier as far as the joined replicas allow, and decide what was held."""
+    while True:
+        for replica in range(control.guarantee.size):
+            is_joined = control.guarantee[replica] <= clock[FRONTIER]
+            until = FOREVER_UNITS if is_joined else clock[FRONTIER]
+            release(rows, control, found, clock, replica, until)
+        time = clock[FRONTIER]
+        for replica in range(control.guarantee.size):
+            if control.guarantee[replica] <= clock[FRONTIER]:
+                time = max(time, behind(control.frontier[replica], clock))
+        if time == clock[FRONTIER]:
+            break
+        clock[FRONTIER] = time
+        put(found, clock, MOVES, time)
+
+
+@part
+def behind(time: int, clock: Ints) -> int:
+    """How far the output may be when a replica is here; FOREVER passes at once."""
+    lag = clock[LAG]
+    return time if time == FOREVER_UNITS else max(time, NEVER_UNITS + lag) - lag
+
+
+@part
+def release(
+    rows: Rows, control: Control, found: Found, clock: Ints, replica: int, until: int
+) -> None:
+    """Decide a replica's held rows that start before this time, oldest first."""
+    i = control.oldest[replica]
+    while i != NOBODY and rows.start[i] < until:
+        decide(rows, found, clock, i)
+        clock[VISITS] += 1
+        i = found.following[i]
+    control.oldest[replica] = i
+
+
+@part
+def hold(rows: Rows, control: Control, found: Found, i: int) -> None:
+    """Add a row to the end of its replica's chain."""
+    replica = rows.replica[i]
+    found.reasons[i] = codes.HELD
+    found.following[i] = NOBODY
+    if control.oldest[replica] == NOBODY:
+        control.oldest[replica] = i
+    else:
+        found.following[control.newest[replica]] = i
+    control.newest[replica] = i
+
+
+@part
+def decide(rows: Rows, found: Found, clock: Ints, i: int) -> None:
+    """An insert of a joined replica, or one that can only be known."""
+    start = rows.start[i]
+    if start < clock[CURRENT]:
+        found.reasons[i] = codes.PASSED
+    elif start == clock[CURRENT]:
+        found.reasons[i] = codes.KNOWN
+        put(found, clock, JOINS if start >= clock[FRONTIER] else FINAL, i)
+    elif start < clock[FRONTIER]:
+        found.reasons[i] = codes.LATE
+    else:
+        found.reasons[i] = codes.FIRST
+        clock[CURRENT] = start
+        put(found, clock, OPENS, i)
+
+
+@part
+def put(found: Found, clock: Ints, what: int, row: int) -> None:
+    """The next of the sequence."""
+    found.what[clock[LENGTH]] = what
+    found.row[clock[LENGTH]] = row
+    clock[LENGTH] += 1

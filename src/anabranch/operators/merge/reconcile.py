@@ -1,4 +1,8 @@
-"""What the output owes before its frontier moves: to agree with the replica that moves it.
+"""What the output has when a step ends: new events, and what it owes before its frontier moves.
+
+The first replica to have an event brings it (`publish_all`: the paper's Algorithm R3, lines 3
+to 9); where a policy holds events back, `govern` decides instead.  Then the output has to agree
+with the replica that moves its frontier.
 
 When a decider goes from `frontier` to `time`, an event that starts before `time`
 
@@ -29,10 +33,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, Ints, Mask
-from anabranch.batch.index import LOW, START
+from anabranch.batch.batch import FOREVER_UNITS, Codes, Ints, Mask
+from anabranch.batch.index import LOW, NOBODY, START
 from anabranch.batch.kernel import kernel, part
+from anabranch.operators.merge import codes
 from anabranch.operators.merge.bags import Bags, total
+from anabranch.operators.merge.judge import Elements
 from anabranch.operators.merge.layout import (
     BAG,
     CONFLICT,
@@ -118,6 +124,52 @@ def nothing_found(events: int, replicas: int) -> Found:
     lists, counts = np.empty((LISTS, events), np.int64), np.zeros(COUNTS, np.int64)
     pends, gaps = np.empty((3, events * replicas), np.int64), np.zeros((2, replicas), np.int64)
     return Found(lists, pends, counts, gaps)
+
+
+@kernel
+def publish_all(
+    rows: Ints, new: Ints, credit: Ints, replica: Ints, first: int, brought: Ints, pends: Ints
+) -> tuple[int, int]:
+    """Put each new event that has credit on the output, with that replica's end.
+
+    If that replica has taken it back meanwhile, the first replica that has it gives the end.
+    The events are ranked from `first` on.  Returns how many came, and how many cells are
+    earlier than the output's end.
+    """
+    came, pended = 0, 0
+    for k in range(new.size):
+        node = new[k]
+        if credit[k] == NOBODY or rows[node, FLAGS] & BAG:
+            continue
+        start = rows[node, START]
+        end = rows[node, ENDS + replica[credit[k]]]
+        column = ENDS
+        while end <= start:
+            end = rows[node, column]
+            column += 1
+        rows[node, OUT], rows[node, RANK] = end, first + came
+        brought[came] = node
+        came += 1
+        pended = pend_row(rows, node, ABSENT, end, pends, pended)
+    return came, pended
+
+
+@kernel
+def pend_all(rows: Ints, elements: Elements, reasons: Codes, pends: Ints) -> int:
+    """The cells that these elements made earlier than the end that readers have."""
+    pended = 0
+    for i in range(reasons.size):
+        if reasons[i] not in (codes.KNOWN, codes.NOTED):
+            continue
+        node = elements.node[i]
+        if rows[node, SHOWN] == ABSENT or rows[node, FLAGS] & BAG:
+            continue
+        end = rows[node, ENDS + elements.replica[i]]
+        if end < rows[node, OUT]:
+            pends[0, pended], pends[1, pended] = elements.replica[i], end
+            pends[2, pended] = node
+            pended += 1
+    return pended
 
 
 @kernel

@@ -31,7 +31,7 @@ from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.operators.contract import BUCKET_OF, Arrival, Bucket, Reason, StepResult
 from anabranch.operators.merge import govern, hold, judge, reconcile
-from anabranch.operators.merge.bag_reconcile import scratch_for, visit_bags
+from anabranch.operators.merge.bag_reconcile import publish_bags, scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
 from anabranch.operators.merge.emit import Output
 from anabranch.operators.merge.finish import StepWork, explain_step, result_of, settle
@@ -39,7 +39,6 @@ from anabranch.operators.merge.layout import ENDS, HALF_FROZEN, OUT, RANK, SHOWN
 from anabranch.operators.merge.locate import Located, locate
 from anabranch.operators.merge.members import Members, lagged
 from anabranch.operators.merge.policy import Quorum
-from anabranch.operators.merge.publish import no_pends, pend_all, publish_all, publish_bags
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.state.events import ABSENT, FLAGS
 
@@ -129,10 +128,13 @@ def _publish(state: MergeState, work: StepWork) -> None:
     """Bring each new event to the output that has a credited insert."""
     nodes, ledger = state.nodes, work.ledger
     count = int(ledger.numbers[judge.NEW])
-    pends, brought = no_pends(count * len(state.members)), np.empty(count, np.int64)
+    pends = np.empty((3, count * len(state.members)), np.int64)
+    brought = np.empty(count, np.int64)
     new, credit = frozen(ledger.new[:count]), frozen(ledger.credit[:count])
     replica, first = work.elements.replica, state.next_rank
-    came, pended = publish_all(nodes.rows, new, credit, replica, first, brought, pends)
+    came, pended = reconcile.publish_all(
+        nodes.rows, new, credit, replica, first, brought, pends
+    )
     state.agenda.pend(*pends[:, :pended])
     work.brought = brought[:came]
     state.next_rank += came
@@ -140,8 +142,8 @@ def _publish(state: MergeState, work: StepWork) -> None:
 
 def _pend(state: MergeState, work: StepWork) -> None:
     """Note which elements gave their replica an earlier end than readers have."""
-    pends = no_pends(len(work.reasons))
-    pended = pend_all(state.nodes.rows, work.elements, frozen(work.reasons), pends)
+    pends = np.empty((3, len(work.reasons)), np.int64)
+    pended = reconcile.pend_all(state.nodes.rows, work.elements, frozen(work.reasons), pends)
     state.agenda.pend(*pends[:, :pended])
 
 
@@ -354,18 +356,19 @@ def _govern(state: MergeState, work: StepWork) -> None:
     state.view = govern.look(state.policy, *seen, frontier=frontier, before=before)
     rules = govern.rules_of(state.policy, state.view, members, state.frontier, state.mark)
     events = len(work.reasons) + (nodes.used if state.view != before else 0)
-    looked = govern.looked_at(events, len(members), nodes.changed)
+    found = reconcile.nothing_found(events, len(members))
     if state.view != before:
-        govern.govern_rest(nodes.rows, nodes.used, rules, looked)
-    govern.govern_touched(work.elements, work.reasons, nodes.rows, rules, looked)
-    changed = np.unique(looked.changed[: looked.counts[govern.CHANGES]])
+        govern.govern_rest(nodes.rows, nodes.changed, nodes.used, rules, found)
+    asked = (work.elements, work.reasons, nodes.rows, nodes.changed)
+    govern.govern_touched(*asked, rules, found)
+    changed = np.unique(found.listed(reconcile.CHANGED))
     work.changed.append(changed)
-    agenda.pend(*looked.pends[:, : looked.counts[govern.PENDS]])
+    agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])
     flags, out = nodes.rows[changed, FLAGS], nodes.rows[changed, OUT]
     is_due = (flags & HALF_FROZEN != 0) & (out != ABSENT)
     agenda.due.push(out[is_due], changed[is_due])
-    work.visits += int(looked.counts[govern.VISITS])
-    agenda.visits += int(looked.counts[govern.VISITS])
+    work.visits += int(found.counts[reconcile.VISITS])
+    agenda.visits += int(found.counts[reconcile.VISITS])
 
 
 def _settle_held(state: MergeState, work: StepWork, held: hold.Holding) -> None:
