@@ -132,10 +132,6 @@ class Members:
         trusted: Mask = self.joined(frontier) & (self.promoted == NEVER_UNITS)
         return trusted
 
-    def complete_from(self, row: int) -> int:
-        """It may omit, or have wrongly, what ends before this; NEVER_UNITS if complete."""
-        return int(max(self.guarantee[row], self.promoted[row]))
-
     def alarm(self, frontier: int) -> Alarm | None:
         """Who waits, if nobody is joined and somebody is attached (D5)."""
         if not len(self) or self.joined(frontier).any():

@@ -1,14 +1,10 @@
 """The state of the merges R0, R1 and R2 in parts: small, but for what joining replicas brought.
 
-    control      always: all but what is held, in Arrow streams, and the list of blocks
+    control      always: the replicas with the header, the list of blocks, an empty payload,
+                 the events at the current start (`brought_0`, ... in replica order), and their
+                 payloads
     nodes/K      the inserts that wait with the numbers of block K; `replica` is a serial
     payload/K    their payloads
-
-The streams of the control:
-
-    replicas     one row each; its metadata has the kind, the version and the output's times
-    group        the events at the current start; `said_0`, `said_1`, ... in replica order
-    payloads     of group, one row each; then an empty one
 
 Numbers are never given again, so a block is written while it fills and when inserts of it are
 decided; a block of which all are decided is deleted.
@@ -41,23 +37,14 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.route import lanes_of_names
 from anabranch.operators.state.blocks import (
     BLOCK_BITS,
-    CONTROL,
     EVERYTHING,
     Blocks,
     InBlocks,
     Saved,
-    part_of,
     read_blocks,
-    write_blocks,
 )
-from anabranch.operators.state.codec import (
-    StateKind,
-    Streams,
-    column_of,
-    header_of,
-    to_table,
-    write_tables,
-)
+from anabranch.operators.state.codec import StateKind, column_of, header_of, to_table
+from anabranch.operators.state.parts import Control, open_control, save
 
 VERSION: Final = 3
 """Of all three; the kind of state names the case."""
@@ -70,12 +57,10 @@ def kind_of(case: MergeCase) -> StateKind:
 
 def write_parts(state: OrderedState, since: int | None) -> Saved:
     """The parts that changed after the mark `since`, or all; and those that are gone."""
-    after = EVERYTHING if since is None else since
-    held, gone = write_blocks(_in_blocks(state), after)
-    blocks = state.blocks.table().replace_schema_metadata({"next_held": str(state.next_held)})
-    control = write_tables(*write_control(state), blocks)
-    state.blocks.forget(after, state.mark)
-    return Saved({CONTROL: control} | held, () if since is None else tuple(gone), state.mark)
+    control, held = control_of(state), _in_blocks(state)
+    saved = save(control.head, held, state.schema.payload, since, more=control.more)
+    state.blocks.forget(EVERYTHING if since is None else since, state.mark)
+    return saved
 
 
 def read_parts(
@@ -83,13 +68,12 @@ def read_parts(
 ) -> OrderedState:
     """The state that was saved last."""
     kind = kind_of(case)
-    streams = kind.open(part_of(parts, CONTROL, kind))
-    state = read_control(streams, case, schema)
-    table = streams.next()
-    state.blocks, state.next_held = Blocks.read(table), int(header_of(table)["next_held"])
-    empty = np.empty(0, np.int64)
+    control = open_control(parts, kind, schema, more=2)
+    state = read_control(control, case, schema)
+    state.blocks, state.next_held = control.blocks, int(control.header["next_held"])
     names = ("node", "replica", "start", "end")
-    tables, payloads = [to_table(dict.fromkeys(names, empty))], [state.held.payload]
+    tables = [to_table(dict.fromkeys(names, np.empty(0, np.int64)))]
+    payloads = [state.held.payload]
     for rows, _, payload in read_blocks(parts, state.blocks, kind):
         tables.append(rows)
         payloads.append(payload)
@@ -103,8 +87,8 @@ def read_parts(
     return state
 
 
-def write_control(state: OrderedState) -> tuple[pa.Table, ...]:
-    """The tables of all but what is held."""
+def control_of(state: OrderedState) -> Control:
+    """All but what is held: the replicas, and the events at the current start."""
     members, group = state.members, state.group
     header = kind_of(state.case).header(
         time=state.schema.time.value,
@@ -112,30 +96,26 @@ def write_control(state: OrderedState) -> tuple[pa.Table, ...]:
         current=state.current,
         conflicts=state.conflicts,
         mark=state.mark,
+        next_held=state.next_held,
         stable_lag=state.policy.stable_lag,
         promote=int(state.policy.promote),
     )
     events: dict[str, NDArray[Any]] = {"end": group.end}
     if isinstance(group, Bag):
         events["emitted"] = group.emitted
-        events |= {f"said_{i}": group.brought[:, i] for i in range(len(members))}
-    return (
-        members.table(header, last_start=state.last_start),
-        to_table(events),
-        group.payload.replace_schema_metadata(None),
-        state.schema.payload.empty_table().replace_schema_metadata(None),
-    )
+        events |= {f"brought_{i}": group.brought[:, i] for i in range(len(members))}
+    head, empty = members.table(header, last_start=state.last_start), state.held.payload[:0]
+    payload = group.payload.replace_schema_metadata(None)
+    return Control(head, header_of(head), Blocks.none(), empty, (to_table(events), payload))
 
 
-def read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> OrderedState:
-    """The state of these tables, without what is held."""
-    control, header = streams.first()
-    events, payload, empty = (streams.next() for _ in range(3))
-    kind_of(case).require_payload(header, empty, schema)
+def read_control(control: Control, case: MergeCase, schema: ElementSchema) -> OrderedState:
+    """The state of a control, without what is held."""
+    header, (events, payload) = control.header, control.more
     lag, promote = int(header["stable_lag"]), header["promote"] == "1"
     state = OrderedState.empty(case, schema, Policy(stable_lag=lag, promote=promote))
-    state.members = Members.read(control, header)
-    state.last_start = _copy_of(control, "last_start")
+    state.members = Members.read(control.head, header)
+    state.last_start = _copy_of(control.head, "last_start")
     state.frontier, state.current = int(header["frontier"]), int(header["current"])
     state.conflicts, state.mark = int(header["conflicts"]), int(header["mark"])
     ends = _copy_of(events, "end")
@@ -144,7 +124,7 @@ def read_control(streams: Streams, case: MergeCase, schema: ElementSchema) -> Or
     else:
         brought = np.empty((events.num_rows, len(state.members)), np.int32)
         for i in range(brought.shape[1]):
-            brought[:, i] = column_of(events, f"said_{i}")
+            brought[:, i] = column_of(events, f"brought_{i}")
         emitted = _copy_of(events, "emitted")
         state.group.restore(state.current, payload, ends, emitted, brought)
     return state
@@ -213,8 +193,7 @@ def _lanes_of(start: Ints, lanes: int) -> Ints:
 
 def _copied(state: OrderedState) -> OrderedState:
     """The same state, without what is held."""
-    streams = kind_of(state.case).open(write_tables(*write_control(state)))
-    made = read_control(streams, state.case, state.schema)
+    made = read_control(control_of(state), state.case, state.schema)
     made.policy = state.policy
     return made
 

@@ -144,11 +144,6 @@ class Blocks:
         rows = zip(*(column[has_rows & is_new].tolist() for column in columns), strict=True)
         return [Block(*row) for row in rows], self.number[~has_rows & is_new].tolist()
 
-    @property
-    def with_rows(self) -> Ints:
-        """The numbers of the blocks that have rows."""
-        return self.number[self.held > 0]
-
     def named(self) -> "list[Block]":
         """All blocks, as the control names them."""
         columns = (self.number, self.changed, self.filled)

@@ -218,7 +218,7 @@ class Groups:
         self, kind: StateKind, schema: ElementSchema, parts: Mapping[str, bytes]
     ) -> dict[str, str]:
         """Fill empty groups with what was saved; returns the header.  Nothing is due yet."""
-        _, header, blocks, empty = open_control(parts, kind, schema)
+        _, header, blocks, empty, _ = open_control(parts, kind, schema)
         names = ("node", "count")
         none = to_table(dict.fromkeys((*names, *self.columns), np.empty(0, np.int64)))
         groups, events = [none.select(names)], [none.select(self.columns)]

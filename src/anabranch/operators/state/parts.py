@@ -1,7 +1,7 @@
 """A state of events in parts: how it is saved, and opened again.
 
     control      always: a table of the operator with the header, the list of blocks, an empty
-                 payload
+                 payload, and whatever else the operator always writes
     nodes/K      the rows with the numbers of block K, without their payloads
     payload/K    the payloads of that block; written only when a row got a number in it
     names/K      the final names with the numbers of block K, where a state has such names
@@ -10,7 +10,7 @@ A block without rows has no parts.  A part may hold more than is true (payloads 
 left, names that were forgotten): the control decides; see `operators.state.blocks`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -32,12 +32,16 @@ _NEXT: Final = "names_next"
 
 
 class Control(NamedTuple):
-    """The part that names the others: a table, its header, the blocks, no payload."""
+    """The part that names the others: a table, its header, the blocks, no payload.
+
+    `more` are tables of the operator that every save writes.
+    """
 
     head: pa.Table
     header: dict[str, str]
     blocks: Blocks
     empty: pa.Table
+    more: Sequence[pa.Table] = ()
 
 
 def save(
@@ -46,6 +50,7 @@ def save(
     payload: pa.Schema,
     since: int | None,
     names: FinalNames | None = None,
+    more: Sequence[pa.Table] = (),
 ) -> Saved:
     """The parts that changed after the mark `since`, or all; and those that are gone.
 
@@ -61,18 +66,21 @@ def save(
         head.replace_schema_metadata(header),
         held.blocks.table(),
         payload.empty_table().replace_schema_metadata(None),
+        *more,
     )
     deleted = () if since is None else tuple(gone)
     return Saved({CONTROL: control} | written, deleted, int(header["mark"]))
 
 
-def open_control(parts: Mapping[str, bytes], kind: StateKind, schema: ElementSchema) -> Control:
+def open_control(
+    parts: Mapping[str, bytes], kind: StateKind, schema: ElementSchema, *, more: int = 0
+) -> Control:
     """The control of what was saved last; StateError if it is not of this kind and payload."""
     streams = kind.open(part_of(parts, CONTROL, kind))
     head, header = streams.first()
     control = Control(head, header, Blocks.read(streams.next()), streams.next())
     kind.require_payload(header, control.empty, schema)
-    return control
+    return control._replace(more=[streams.next() for _ in range(more)])
 
 
 def restore_names(
