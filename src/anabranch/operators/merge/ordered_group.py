@@ -15,7 +15,7 @@ replica brought (`brought`, a column per replica).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,13 +45,11 @@ _SPARE: Final = 16
 """Events that were never emitted are dropped when they are most, and this many."""
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(NamedTuple):
     """The inserts of a step that are at the current start of their moment: payloads decide.
 
-    One row per insert, in order; `what` is OPENS, JOINS or FINAL.
-
-    `place` is where the payload is, among the payloads of the step.
+    One row per insert, in order; `what` is OPENS, JOINS or FINAL.  `place` is where the payload
+    is, among the payloads of the step.
     """
 
     what: Codes
@@ -60,29 +58,16 @@ class Candidates:
     replica: Ints
     place: Ints
 
-    def __len__(self) -> int:
-        return len(self.what)
-
     @property
     def opens(self) -> Mask:
         """Whether it is the first of its start, and so on the output without a question."""
         mask: Mask = self.what == OPENS
         return mask
 
-    @property
-    def run(self) -> Ints:
-        """The number of the start of each; 0 is the start that was current before the step."""
-        return np.cumsum(self.opens)
-
     def pick(self, rows: Mask) -> "Candidates":
         """Some of them."""
-        return Candidates(
-            self.what[rows],
-            self.start[rows],
-            self.end[rows],
-            self.replica[rows],
-            self.place[rows],
-        )
+        times = self.start[rows], self.end[rows]
+        return Candidates(self.what[rows], *times, self.replica[rows], self.place[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,21 +133,18 @@ class Latest:
 
     def settle(self, some: Candidates, payloads: Payloads) -> Codes:
         """The reason of each; `payloads` are those of the step."""
-        reasons = np.full(len(some), codes.FIRST, np.int8)
+        reasons = np.full(len(some.what), codes.FIRST, np.int8)
         openers, others = np.flatnonzero(some.opens), np.flatnonzero(~some.opens)
-        # The last that opened a start before each; -1 is the event of the step before.
-        opener = np.searchsorted(openers, others) - 1
-        before, here = others[opener < 0], others[opener >= 0]
-        first = np.zeros(len(before), np.int64)
-        same = self._same(some, payloads, before, self.payload, self.end[first], first)
-        reasons[before[same]] = codes.KNOWN
-        reasons[before[~same]] = codes.OTHER_EVENT
-        partner = openers[opener[opener >= 0]]
-        theirs = payloads.take(some.place[partner])
-        numbers = np.arange(len(here))
-        same = self._same(some, payloads, here, theirs, some.end[partner], numbers)
-        reasons[here[same]] = codes.KNOWN
-        reasons[here[~same]] = codes.OTHER_EVENT
+        self.compares += len(others)
+        if len(others):
+            # The last that opened a start before each; 0 is the event of the step before.
+            opener = np.searchsorted(openers, others)
+            places = np.append(0, len(self) + some.place[openers])[opener]
+            ends = np.append(self.end if len(self) else 0, some.end[openers])[opener]
+            theirs = Payloads([self.payload, *payloads.tables]).take(places)
+            ours, rows = payloads.take(some.place[others]), np.arange(len(others))
+            same = (some.end[others] == ends) & equal_rows(ours, rows, theirs, rows)
+            reasons[others] = np.where(same, codes.KNOWN, codes.OTHER_EVENT)
         if len(openers):
             self.payload = payloads.take(some.place[openers[-1:]]).combine_chunks()
             self.end = some.end[openers[-1:]]
@@ -173,23 +155,6 @@ class Latest:
         assert len(self.end) <= 1, repr(self)
         if self.payload.num_columns:
             assert self.payload.num_rows == len(self.end), repr(self)
-
-    def _same(
-        self,
-        some: Candidates,
-        payloads: Payloads,
-        ours: Ints,
-        theirs: pa.Table,
-        end: Ints,
-        rows: Ints,
-    ) -> Mask:
-        """Which of our inserts are the events with these ends, in these rows of a table."""
-        self.compares += len(ours)
-        if not len(ours):
-            return np.ones(0, np.bool_)
-        payload = payloads.take(some.place[ours])
-        same: Mask = some.end[ours] == end
-        return same & equal_rows(payload, np.arange(len(ours)), theirs, rows)
 
 
 class Bag:
@@ -269,10 +234,11 @@ class Bag:
 
     def settle(self, some: Candidates, payloads: Payloads) -> Codes:
         """The reason of each; `payloads` are those of the step."""
-        reasons = np.full(len(some), codes.FIRST, np.int8)
-        if not len(some):
+        reasons = np.full(len(some.what), codes.FIRST, np.int8)
+        if not len(reasons):
             return reasons
-        run = some.run
+        # The number of the start of each; 0 is the start that was current before the step.
+        run = np.cumsum(some.opens)
         if run[0]:
             self._names, self._shown = self._nothing(), 0
         known = len(self)
