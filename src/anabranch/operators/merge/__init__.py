@@ -5,7 +5,7 @@ Each case is there twice: element by element in `operators.reference`, and over 
     R0, R1, R2   `ordered_kernel`, over `ordered_state` (parts in ordered_*)
     R3, R4       `step`, with every policy, over one table of events:
                  `layout` and `bags` are its rows, also those with several events;
-                 `judge`, `reconcile`, `bag_reconcile`, `govern` and `hold` decide;
+                 `judge`, `reconcile`, `bag_reconcile` and `govern` decide;
                  `emit` and `finish` return what came of it; `agenda` keeps what a stable must
                  look at, `state` and `codec` all that is remembered
 

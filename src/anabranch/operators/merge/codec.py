@@ -45,8 +45,7 @@ from anabranch.batch.store import read_table
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Route
 from anabranch.operators.merge.bags import Nodes, ends_of, fill_bags
-from anabranch.operators.merge.govern import View
-from anabranch.operators.merge.hold import END, NUMBER, PER_REPLICA
+from anabranch.operators.merge.govern import END, NUMBER, PER_REPLICA, View
 from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, OUT, RANK, WITHDRAWN
 from anabranch.operators.merge.members import Members, require_agreement
 from anabranch.operators.merge.policy import Policy

@@ -12,7 +12,7 @@ difference.
   `late`: behind the frontier now, and not on the output.
 * All others are `absorbed`.
 
-Where a policy holds inserts back, `hold` gives the reasons instead.
+Where a policy holds inserts back, `govern` gives those of inserts instead.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ from anabranch.operators.merge.emit import (
     name_gaps,
     net_of_bags,
 )
-from anabranch.operators.merge.hold import PER_REPLICA, Holding, resolved_of
+from anabranch.operators.merge.govern import PER_REPLICA, Holding, resolved_of
 from anabranch.operators.merge.judge import NEW, Elements, Ledger
 from anabranch.operators.merge.layout import (
     BAG,

@@ -24,8 +24,15 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival, Resolved, StepResult
 from anabranch.operators.merge.agenda import Agenda
 from anabranch.operators.merge.bags import Nodes, check_bags, ends_of
-from anabranch.operators.merge.govern import View, is_governed
-from anabranch.operators.merge.hold import NUMBER, PER_REPLICA, abandon, holding, resolved_of
+from anabranch.operators.merge.govern import (
+    NUMBER,
+    PER_REPLICA,
+    View,
+    abandon,
+    holding,
+    is_governed,
+    resolved_of,
+)
 from anabranch.operators.merge.lane import MergeLane
 from anabranch.operators.merge.layout import (
     BAG,

@@ -5,7 +5,8 @@ change of the output: each event at most once, then the stable if the frontier m
 the cut into steps, the history is that of the element-by-element form (`reference.r3`,
 `reference.r4`).  `lane` has let replicas come and go before.
 
-    locate     which event each element is about
+    locate     which event each element is about: found by the hash of its name, and decided by
+               value; one that is not there becomes a new row if it may still start
     judge      each element against its own replica's promises, in order
     publish    events that nobody had brought before
     reconcile  on behalf of the replica that moves the frontier, or where there are gaps of all
@@ -23,26 +24,40 @@ Papers: LMerge IV-D, IV-E, Algorithms R3 and R4; V-A, V-B, V-C; erratum D21 for 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, Batch, Ints
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch, Ints
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.operators.contract import BUCKET_OF, Arrival, Bucket, Reason, StepResult
-from anabranch.operators.merge import govern, hold, judge, reconcile
+from anabranch.operators.merge import govern, judge, reconcile
 from anabranch.operators.merge.bag_reconcile import publish_bags, scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
 from anabranch.operators.merge.emit import Output
 from anabranch.operators.merge.finish import StepWork, explain_step, result_of, settle
 from anabranch.operators.merge.layout import ENDS, HALF_FROZEN, OUT, RANK, SHOWN
-from anabranch.operators.merge.locate import Located, locate
 from anabranch.operators.merge.members import Members, lagged
 from anabranch.operators.merge.policy import Quorum
 from anabranch.operators.merge.state import MergeState
-from anabranch.operators.state.events import ABSENT, FLAGS
+from anabranch.operators.state.events import ABSENT, FLAGS, Events
+from anabranch.operators.state.final_names import UNKNOWN, FinalNames
+from anabranch.operators.state.pieces import Piece, find_piece, pieces
 
 _NONE: Ints = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """Of each element the node (or NOBODY) and the end it is final with (or UNKNOWN).
+
+    `created` are the nodes that were made for these elements, in their order.
+    """
+
+    node: Ints
+    final_end: Ints
+    created: Ints
 
 
 def take(state: MergeState, arrivals: Sequence[Arrival]) -> StepResult:
@@ -330,20 +345,20 @@ def _visit_bags(
     state.agenda.schedule_bags(nodes, ids, scope.time)
 
 
-def _hold(state: MergeState, work: StepWork) -> hold.Holding:
+def _hold(state: MergeState, work: StepWork) -> govern.Holding:
     """Hold every insert until the end of the step decides; note whom the policy compares."""
     nodes, elements, reasons = state.nodes, work.elements, work.reasons
     if len(state.held) < len(nodes.rows):
         more = (len(nodes.rows) - len(state.held), state.held.shape[1])
         state.held = np.concatenate([state.held, np.full(more, NOBODY, np.int64)])
-    held = hold.holding(state.held, state.next_number, reasons, state.pending)
+    held = govern.holding(state.held, state.next_number, reasons, state.pending)
     state.next_number += len(reasons)
     # As in the reference, an insert that comes too late counts as well.
     absorbed = (Bucket.ABSORBED, Bucket.LATE)
     came = (elements.kind == INSERT) & np.isin(BUCKET_OF[reasons], absorbed)
     came &= ~np.isin(reasons, (Reason.REDELIVERY.code, Reason.NO_CHANGE.code))
     np.maximum.at(state.highest, elements.replica[came], elements.start[came])
-    hold.hold_all(elements, held)
+    govern.hold_all(elements, held)
     govern.mark_touched(elements, reasons, nodes.rows)
     return held
 
@@ -371,15 +386,43 @@ def _govern(state: MergeState, work: StepWork) -> None:
     agenda.visits += int(found.counts[reconcile.VISITS])
 
 
-def _settle_held(state: MergeState, work: StepWork, held: hold.Holding) -> None:
+def _settle_held(state: MergeState, work: StepWork, held: govern.Holding) -> None:
     """Decide the inserts that the end of the step decides, and rank what came."""
     nodes, elements = state.nodes, work.elements
     mentioned = elements.node[elements.node != NOBODY]
     ids = np.unique(np.concatenate([mentioned, *work.changed, *work.done]))
     work.mentioned = ids
-    hold.settle_held(frozen(ids), nodes.rows, held)
+    govern.settle_held(frozen(ids), nodes.rows, held)
     moved = np.unique(np.concatenate([_NONE, *work.changed]))
     moved = moved[nodes.rows[moved, OUT] != ABSENT]
     nodes.rows[moved, RANK] = state.next_rank + np.arange(len(moved))
     state.next_rank += len(moved)
     work.brought = moved[nodes.rows[moved, SHOWN] == ABSENT]
+
+
+def locate(
+    nodes: Events, names: FinalNames, batches: Sequence[Batch], *, frontier: int, mark: int
+) -> Located:
+    """Find the node of each element, or make one if it starts at the frontier or later."""
+    found = [_locate_piece(nodes, names, piece, frontier, mark) for piece in pieces(batches)]
+    if len(found) == 1:
+        return found[0]
+    return Located(
+        np.concatenate([_NONE, *(piece.node for piece in found)]),
+        np.concatenate([_NONE, *(piece.final_end for piece in found)]),
+        np.concatenate([_NONE, *(piece.created for piece in found)]),
+    )
+
+
+def _locate_piece(
+    nodes: Events, names: FinalNames, piece: Piece, frontier: int, mark: int
+) -> Located:
+    is_data, start = piece.kind != STABLE, piece.start
+    rows, may_add = np.flatnonzero(is_data), is_data & (start >= frontier)
+    asked, created = find_piece(nodes, piece, start, may_add, rows, mark)
+    final_end = np.full(len(start), UNKNOWN, np.int64)
+    behind = rows[asked.id[rows] == NOBODY]
+    if len(behind):
+        hashes = np.stack((asked.low[behind], asked.high[behind]), axis=1)
+        final_end[behind] = names.ends(start[behind], hashes.view(np.uint64))
+    return Located(asked.id, final_end, created)
