@@ -54,7 +54,6 @@ from anabranch.operators.merge.layout import (
 from anabranch.operators.merge.members import Members
 from anabranch.operators.merge.policy import DEFAULT, Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.merge.reconcile import CHANGED, PENDS, VISITS, Found, pend_row, put
-from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE, ROW
 
 FIRST: Final = 0
@@ -115,7 +114,6 @@ class Rules(NamedTuple):
     needed: int
     votes: Mask
     reached: Ints
-    mark: int
 
 
 def is_governed(policy: Policy) -> bool:
@@ -185,7 +183,7 @@ def _best(members: Members, joined: Mask, scores: Ints, before: int) -> int:
     return int(members.serial[best])
 
 
-def rules_of(policy: Policy, view: View, members: Members, frontier: int, mark: int) -> Rules:
+def rules_of(policy: Policy, view: View, members: Members, frontier: int) -> Rules:
     """The policy and its view, for kernels."""
     inserts, serials = policy.inserts, members.serial
     kinds = {Inserts.FIRST: FIRST, Inserts.HALF_FROZEN: SURE}
@@ -202,7 +200,6 @@ def rules_of(policy: Policy, view: View, members: Members, frontier: int, mark: 
         inserts.needed(len(view.voters)) if isinstance(inserts, Quorum) else 0,
         votes,
         members.frontier,
-        mark,
     )
 
 
@@ -230,7 +227,7 @@ def mark_touched(elements: Elements, reasons: Codes, rows: Ints) -> None:
 
 
 @kernel
-def govern_rest(rows: Ints, changed: Ints, used: int, rules: Rules, found: Found) -> None:
+def govern_rest(rows: Ints, used: int, rules: Rules, found: Found) -> None:
     """Ask about the events that wait, or about all if a replica is followed.
 
     Those that elements of this step mention are left to `govern_touched`.
@@ -240,12 +237,14 @@ def govern_rest(rows: Ints, changed: Ints, used: int, rules: Rules, found: Found
             continue
         if rows[node, OUT] == ABSENT or rules.followed != NOBODY:
             found.counts[VISITS] += 1
-            govern_event(rows, changed, node, NOBODY, 0, 0, rules, found)
+            before = rows[node, OUT]
+            govern_event(rows, node, NOBODY, 0, 0, rules)
+            note_change(rows, node, before, found)
 
 
 @kernel
 def govern_touched(
-    elements: Elements, reasons: Codes, rows: Ints, changed: Ints, rules: Rules, found: Found
+    elements: Elements, reasons: Codes, rows: Ints, rules: Rules, found: Found
 ) -> None:
     """Ask about the event of each element that was believed, in their order."""
     for i in range(reasons.size):
@@ -254,26 +253,20 @@ def govern_touched(
         node = elements.node[i]
         if rows[node, FLAGS] & DONE:
             continue
-        old_end, end = 0, 0
+        before, old_end, end = rows[node, OUT], 0, 0
         if elements.kind[i] == ADJUST:
             old_end, end = elements.old_end[i], elements.end[i]
-        govern_event(rows, changed, node, elements.replica[i], old_end, end, rules, found)
+        govern_event(rows, node, elements.replica[i], old_end, end, rules)
+        note_change(rows, node, before, found)
 
 
 @part
 def govern_event(
-    rows: Ints,
-    changed: Ints,
-    node: int,
-    speaker: int,
-    old_end: int,
-    end: int,
-    rules: Rules,
-    found: Found,
+    rows: Ints, node: int, speaker: int, old_end: int, end: int, rules: Rules
 ) -> None:
     """Ask about one event; an adjust of it has two different ends, else they are 0."""
-    before, followed = rows[node, OUT], rules.followed
-    if before == ABSENT:
+    followed = rules.followed
+    if rows[node, OUT] == ABSENT:
         bring(rows, node, speaker, rules)
     elif followed != NOBODY:
         theirs = rows[node, ENDS + followed]
@@ -287,10 +280,14 @@ def govern_event(
     ):
         # What its replica has revised again within the step is not shown.
         follow(rows, node, end, speaker, end > old_end, rules)
+
+
+@part
+def note_change(rows: Ints, node: int, before: int, found: Found) -> None:
+    """List an event that had this end, if it has another one now."""
     after, counts = rows[node, OUT], found.counts
     if after != before:
         put(found, CHANGED, node)
-        changed[node >> BLOCK_BITS] = rules.mark
         if after > before:
             counts[PENDS] = pend_row(rows, node, before, after, found.pends, counts[PENDS])
 

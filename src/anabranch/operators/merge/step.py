@@ -41,6 +41,7 @@ from anabranch.operators.merge.layout import ENDS, HALF_FROZEN, OUT, RANK, SHOWN
 from anabranch.operators.merge.members import Members, lagged
 from anabranch.operators.merge.policy import Quorum
 from anabranch.operators.merge.state import MergeState
+from anabranch.operators.state.blocks import BLOCK_BITS
 from anabranch.operators.state.events import ABSENT, FLAGS, Events
 from anabranch.operators.state.final_names import UNKNOWN, FinalNames
 from anabranch.operators.state.pieces import Piece, find_piece, pieces
@@ -369,14 +370,14 @@ def _govern(state: MergeState, work: StepWork) -> None:
     before, frontier = state.view, state.frontier
     seen = (members, nodes, state.highest)
     state.view = govern.look(state.policy, *seen, frontier=frontier, before=before)
-    rules = govern.rules_of(state.policy, state.view, members, state.frontier, state.mark)
+    rules = govern.rules_of(state.policy, state.view, members, state.frontier)
     events = len(work.reasons) + (nodes.used if state.view != before else 0)
     found = reconcile.nothing_found(events, len(members))
     if state.view != before:
-        govern.govern_rest(nodes.rows, nodes.changed, nodes.used, rules, found)
-    asked = (work.elements, work.reasons, nodes.rows, nodes.changed)
-    govern.govern_touched(*asked, rules, found)
+        govern.govern_rest(nodes.rows, nodes.used, rules, found)
+    govern.govern_touched(work.elements, work.reasons, nodes.rows, rules, found)
     changed = np.unique(found.listed(reconcile.CHANGED))
+    nodes.changed[changed >> BLOCK_BITS] = state.mark
     work.changed.append(changed)
     agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])
     flags, out = nodes.rows[changed, FLAGS], nodes.rows[changed, OUT]
