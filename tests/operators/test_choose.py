@@ -245,7 +245,7 @@ def test_every_declaration_that_a_case_needs_has_its_line():
 
 
 def test_the_guide_says_of_wrong_declarations_what_the_table_says():
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "cases.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "internals" / "cases.md").read_text()
     for told in WRONG:
         reasons = " ".join(f"`{reason.name}`" for reason in told.reasons) or "none"
         declared = told.declared if told.declared == NO_GAPS else f"`{told.declared}`"
