@@ -195,7 +195,7 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
             r"lifetimes = east: 600000000 microseconds from start, .* 3600000000",
         ),
         ({"name": "east"}, {"name": "west"}, r"replicas = east, .* go on with west; name="),
-        ({}, {"order": "file"}, r"order = nothing: .* go on with _metadata\.file_path, "),
+        ({}, {"order": "file"}, r"order = none: .* go on with _metadata\.file_path, "),
     ],
     ids=["lifetime", "name", "order"],
 )
