@@ -101,9 +101,9 @@ def test_rows_that_are_no_elements_are_shown(tmp_path):
     bad = write(tmp_path / "bad", [*ROWS, {**ROWS[0], "kind": "upsert"}])
     code, text = run(bad)
     assert code == 1
-    assert "1 rows are no elements:" in text
+    assert "1 rows are not elements:" in text
     assert "row 4: kind is 'upsert'" in text
-    assert "No: A has rows that are no elements." in text
+    assert "No: A has rows that are not elements." in text
     with pytest.raises(ViolationError, match="row 4"):
         run(bad, "--strict")
 

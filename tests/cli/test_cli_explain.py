@@ -101,7 +101,7 @@ def test_rows_that_are_no_elements_are_counted(tmp_path):
     lines = "\n".join(json.dumps(row) for row in rows)
     (tmp_path / "east" / "part-0.jsonl").write_text(lines)
     code, text = run(tmp_path, "--observe")
-    assert (code, "1 rows are no elements" in text) == (1, True)
+    assert (code, "1 rows are not elements" in text) == (1, True)
     assert text.startswith(f"{tmp_path}: 1 replica\n")
 
 

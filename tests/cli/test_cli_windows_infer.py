@@ -208,7 +208,7 @@ def test_the_tuples_of_a_file_are_one_more_probe(tmp_path: Path) -> None:
         ([*RECORDED, "--results", "{folder}/none.csv"], "there is no such file"),
         ([*RECORDED, "--results", "{folder}/tuples.csv"], "no column 'value'"),
         ([*RECORDED, "--results", "{folder}/times.csv"], "line 2: start is '2026-01-01'"),
-        ([*RECORDED, "--results", "{folder}/words.csv"], "line 2: the value 'x' is no number"),
+        ([*RECORDED, "--results", "{folder}/words.csv"], "the value 'x' is not a number"),
         ([*RECORDED, "--delay", "soon"], "--delay"),
         (
             ["--input", "{folder}/clock.csv", "--value", "price", "--size", "1 second",

@@ -278,7 +278,7 @@ def test_cases_that_remember_one_start_refuse_gaps(case):
 def test_wait_is_for_copies_with_gaps():
     with pytest.raises(UsageError, match="wait=3 without gaps"):
         Policy.parse("wait=3")
-    with pytest.raises(UsageError, match="wait=-1 is no distance"):
+    with pytest.raises(UsageError, match="wait=-1 is not a distance"):
         Policy.parse("gaps=true,wait=-1")
     policy = Policy.parse("gaps=true, wait=7")
     assert Policy.from_dict(policy.to_dict()) == policy

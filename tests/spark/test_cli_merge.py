@@ -85,7 +85,7 @@ def test_the_first_line_shows_spark_and_how_to_see_its_ui(run: Any, place: Place
         ("ui.enabled=true", "begins with spark."),
         ("=true", "expected KEY=VALUE"),
         ("spark.master=local[3]", r"with --master local\[3\]"),
-        ("spark.ui.enabled=true", "spark.ui.enabled is to be 'true', but a session runs"),
+        ("spark.ui.enabled=true", "spark.ui.enabled='true' was requested, but a session runs"),
     ],
 )
 def test_settings_of_spark_reach_the_session_or_are_rejected(
@@ -106,7 +106,7 @@ def test_many_rows_that_were_not_merged_are_warned_of_once(run: Any, place: Plac
     pq.write_table(bad, place.inbox / "r1" / "part-99999.parquet")
     ran = run("merge", *folders(place), "--once")
     [found] = [line for line in ran.stderr.splitlines() if "warn_share" in line]
-    assert "rows broke a promise or are no elements, of " in found
+    assert "rows broke a promise or are not elements, of " in found
     assert f"look into {place.output}/violations" in found
 
 

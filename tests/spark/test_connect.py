@@ -75,7 +75,9 @@ def test_a_second_local_server_is_refused_with_what_to_do(
             sessions.session(remote="local[2]")
         connect.require_port({"spark.local.connect.reuse": "true"})
     connect.require_port({})
-    with pytest.raises(SetupError, match=r"binding.port is to be '0', .* leave it out, or"):
+    with pytest.raises(
+        SetupError, match=r"binding.port='0' was requested, .* leave it out, or"
+    ):
         connect.require_port({connect.BINDING: "0"})
 
 

@@ -153,7 +153,7 @@ def test_a_view_by_itself_of_an_inbox_beside_a_stream_needs_a_checkpoint(
     merged = ab.merge(ab.inbox(inbox), stream(spark, tmp_path / "n", NORTH, name="north"))
     with pytest.raises(UsageError, match=r"final\(\) .* merged.start\(CHECKPOINT, final="):
         merged.final()
-    with pytest.raises(UsageError, match="is no local path, but an inbox needs one"):
+    with pytest.raises(UsageError, match="is not a local path, but an inbox needs one"):
         merged.start("s3://bucket/ck")
 
 

@@ -68,7 +68,7 @@ def test_batches_are_merged_in_the_order_of_offsets(spark: Any) -> None:
 
 
 def test_one_subscription_of_several_topics_is_as_many_replicas(spark: Any) -> None:
-    """A message that is no element is kept, and its place is partition and offset."""
+    """A message that is not an element is kept, and its place is partition and offset."""
     rows = [message("east", 0, 106, b"{no json"), *topic("east", EAST), *topic("west", WEST)]
     feed = parsed(frame(spark, rows, 4), "topic", "partition", "offset")
     merged = ab.merge(ab.elements(feed, replica="topic", order="kafka"), lanes=2)

@@ -102,8 +102,8 @@ def test_a_merge_whose_checkpoint_is_in_s3(tools: Path, server: str, tmp_path: P
         "second": "another merge works on this checkpoint: process",
         "lanes": "started with lanes = 2, but this start has 3",
         "key": "started with key = none, but this start has id",
-        "output": "is no local path, but output= needs one",
-        "remote output": "output=s3a:/bucket/out is no local path",
+        "output": "is not a local path, but output= needs one",
+        "remote output": "output=s3a:/bucket/out is not a local path",
         "inbox": "an inbox is a folder on a disk",
     }.items():
         assert words_of_it in found["refused"][name], name

@@ -70,9 +70,9 @@ def test_outputs_and_inboxes_on_an_object_store_are_rejected_by_name(
     source = spark.readStream.schema(columns).parquet(str(tmp_path / "in"))
     with pytest.warns(UserWarning, match="no stables"):
         merged = ab.merge(ab.events(source, start="ts", lifetime=5), lanes=1)
-    with pytest.raises(UsageError, match=r"output=s3a:/bucket/out is no local path"):
+    with pytest.raises(UsageError, match=r"output=s3a:/bucket/out is not a local path"):
         merged.start(tmp_path / "ck", output="s3a://bucket/out")
     with pytest.raises(
-        UsageError, match=r"s3a://bucket/ck is no local path, but output= needs"
+        UsageError, match=r"s3a://bucket/ck is not a local path, but output= needs"
     ):
         merged.start("s3a://bucket/ck", output=tmp_path / "out")

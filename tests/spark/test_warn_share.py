@@ -30,7 +30,7 @@ def record(trigger: int, rows: int, *, late: int = 0, bad: int = 0, gaps: int = 
     ("counts", "words"),
     [
         ({"late": 2}, "2 rows were late, of 100 rows in the last 1 triggers"),
-        ({"bad": 2}, "2 rows broke a promise or are no elements, of 100"),
+        ({"bad": 2}, "2 rows broke a promise or are not elements, of 100"),
         ({"gaps": 2}, "2 events were left out by the replica that decides, of 100"),
     ],
 )

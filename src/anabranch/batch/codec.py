@@ -1,9 +1,9 @@
 """Between tables as people write them and batches as kernels read them.
 
-`decode` takes the columns of one physical stream; what is no element is refused, row by row,
-with a reason, and everything else becomes a `Batch`.  `encode` writes the one Arrow schema.
-This is the only place where a null end becomes `FOREVER_UNITS` and back: no sentinel is seen
-outside, and a real time of that value is refused.
+`decode` takes the columns of one physical stream; what is not an element is refused, row by
+row, with a reason, and everything else becomes a `Batch`.  `encode` writes the one Arrow
+schema. This is the only place where a null end becomes `FOREVER_UNITS` and back: no sentinel is
+seen outside, and a real time of that value is refused.
 
 * Times: bigint units (narrower integers are widened); a timestamp of any unit and zone becomes
   microseconds UTC, one without a zone is taken as UTC, one that is not a whole number of
@@ -58,7 +58,7 @@ _NANOSECONDS = 1_000
 
 @dataclass(frozen=True, eq=False)
 class Refused:
-    """Rows that are no elements, in order, and why."""
+    """Rows that are not elements, in order, and why."""
 
     rows: Ints
     reasons: tuple[str, ...]

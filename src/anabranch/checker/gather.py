@@ -2,7 +2,7 @@
 
 Reading is piece by piece; what stays of an element is its identity id and its times, what
 stays of a payload is one copy in the interner.  Ten million elements of 100 bytes fit into a
-few gigabytes.  Rows that are no elements are counted, and the first of them kept to be shown.
+few gigabytes.  Rows that are not elements are counted, and the first of them kept to be shown.
 """
 
 from collections.abc import Callable, Iterator
@@ -93,7 +93,7 @@ class _Growing:
 
 @dataclass
 class Refusals:
-    """The rows that are no elements: how many, and the first of them."""
+    """The rows that are not elements: how many, and the first of them."""
 
     limit: int
     strict: bool

@@ -19,7 +19,7 @@ from anabranch.checker.gather import Gathered
 from anabranch.checker.verdict import BrokenPromise, StreamReport, show_value
 
 SAME_SEQ: Final = "its seq is that of an element before it"
-OTHER_ELEMENT: Final = "its seq is that of another element before it, so it is no redelivery"
+OTHER_ELEMENT: Final = "its seq is that of another element before it, so it is not a redelivery"
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class Observed:
 def observe_inbox(
     folder: Folder, *, refusals: Refusals, on_progress: Progress = lambda _: None
 ) -> dict[str, Observed]:
-    """Look at every row of an inbox; rows that are no elements are counted in `refusals`."""
+    """Look at every row of an inbox; rows that are not elements are counted in `refusals`."""
     interner = Interner(folder.payload)
     left = {str(replica.name) for replica in folder.replicas if replica.detached}
     streams = {

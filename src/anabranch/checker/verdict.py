@@ -34,7 +34,7 @@ def show_value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row that is no element: where it stands and why."""
+    """A row that is not an element: where it stands and why."""
 
     file: str
     row: int

@@ -36,7 +36,7 @@ _PAYLOAD_WIDTH: Final = 48
     help="How many violations, refused rows and differences to show; all are counted.",
 )
 @click.option("--schema", type=_PATH, help="Types of JSON lines: a JSON file of column: type.")
-@click.option("--strict", is_flag=True, help="Stop at the first row that is no element.")
+@click.option("--strict", is_flag=True, help="Stop at the first row that is not an element.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def command(
@@ -130,7 +130,7 @@ def _print_side(console: "Console", name: str, side: "Side") -> None:
     for stream in side.streams:
         _print_violations(console, stream.violations, stream.first_violations)
     if side.refused:
-        _line(console, f"{side.refused:,} rows are no elements:", style="red")
+        _line(console, f"{side.refused:,} rows are not elements:", style="red")
         for row in side.first_refused:
             _line(console, f"  {row.file}, row {row.row}: {row.reason}")
         _rest(console, side.refused, len(side.first_refused))
@@ -182,7 +182,7 @@ def verdict_line(verdict: "Verdict") -> str:
     reasons = []
     for name, side in (("A", verdict.a), ("B", verdict.b)):
         if side is not None and side.refused:
-            reasons.append(f"{name} has rows that are no elements")
+            reasons.append(f"{name} has rows that are not elements")
         if side is not None and any(stream.violations for stream in side.streams):
             reasons.append(f"{name} breaks promises")
     differ = [one.replica for one in verdict.comparisons if not one.equal]

@@ -139,7 +139,7 @@ def _text(
         lines += [f"  {name} declares {_listed(one['declared'])}", *_seen_lines(one, held)]
     lines += [f"  {name} is detached, and left out" for name in report["detached"]]
     if report["refused"]:
-        lines.append(f"{report['refused']:,} rows are no elements; see anabranch check")
+        lines.append(f"{report['refused']:,} rows are not elements; see anabranch check")
     lines += ["", explain_choice(choice)]
     if seen:
         lines.append(

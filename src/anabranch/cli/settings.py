@@ -221,7 +221,9 @@ def find_file(variables: Mapping[str, str], folder: Path) -> Path | None:
     if named:
         path = Path(named).expanduser().absolute()
         if not path.is_file():
-            message = f"{CONFIG_VARIABLE} names {path}, which is no file; make it, or unset it"
+            message = (
+                f"{CONFIG_VARIABLE} names {path}, which is not a file; make it, or unset it"
+            )
             raise FileError(message)
         return path
     home = Path(variables.get("XDG_CONFIG_HOME") or Path.home() / ".config")

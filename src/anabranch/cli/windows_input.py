@@ -122,8 +122,8 @@ def read_time(text: str, where: str) -> tuple[int, bool]:
         instant = datetime.fromisoformat(text)
     except ValueError:
         message = (
-            f"{where} {text!r} is no time; expected a whole number of units (choose a smaller "
-            "unit for fractions), or a timestamp such as 2026-01-31T09:05:00Z"
+            f"{where} {text!r} is not a time; expected a whole number of units (choose a "
+            "smaller unit for fractions), or a timestamp such as 2026-01-31T09:05:00Z"
         )
         raise InputError(message) from None
     from anabranch.batch.times import instant_units
@@ -133,7 +133,7 @@ def read_time(text: str, where: str) -> tuple[int, bool]:
 
 def _whole(text: str, where: str) -> int:
     if not _WHOLE.fullmatch(text):
-        message = f"{where} {text!r} is no whole number"
+        message = f"{where} {text!r} is not a whole number"
         raise InputError(message)
     return int(text)
 
@@ -147,7 +147,7 @@ def read_value(text: str, where: str, *, numbers: bool) -> object:
     except ValueError:
         if not numbers:
             return text
-        message = f"{where}: the value {text!r} is no number; --agg count takes any value"
+        message = f"{where}: the value {text!r} is not a number; --agg count takes any value"
         raise InputError(message) from None
     if not math.isfinite(number):
         message = f"{where}: the value is {text}; no result follows from it: remove the line"

@@ -175,8 +175,8 @@ def read_engine(text: str, kind: Any) -> "Engine":
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or key not in _SETTINGS:
             message = (
-                f"--engine {text}: {part!r} is no setting; expected NAME,delay=5 with one of "
-                f"{', '.join(_SETTINGS)}"
+                f"--engine {text}: {part!r} is not a setting; expected NAME,delay=5 with one "
+                f"of {', '.join(_SETTINGS)}"
             )
             raise UsageError(message)
         if key == "keeps":

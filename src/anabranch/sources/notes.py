@@ -51,7 +51,7 @@ def read_note(folder: Path) -> ReplicaNote | None:
     except (OSError, ValueError) as error:
         raise _wrong(file, f"cannot be read as JSON: {error}") from error
     if not isinstance(found, dict):
-        raise _wrong(file, "is no JSON object")
+        raise _wrong(file, "is not a JSON object")
     unknown = sorted(set(found) - {"guarantee", "attachment", "properties"})
     if unknown:
         raise _wrong(file, f"has an unknown key {unknown[0]!r}")

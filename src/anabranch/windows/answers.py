@@ -103,7 +103,7 @@ class Command:
             )
             raise RunError(message) from error
         except UnicodeDecodeError as error:
-            message = f"{words[0]} printed bytes that are no UTF-8 text ({error})"
+            message = f"{words[0]} printed bytes that are not UTF-8 text ({error})"
             raise InputError(message) from error
         if ran.returncode != 0:
             message = (
@@ -140,7 +140,7 @@ def _read_json(text: str) -> list[Any] | None:
     try:
         found = json.loads(text)
     except ValueError as error:
-        message = f"the command printed {text[:80]!r}, which is no JSON: {error}"
+        message = f"the command printed {text[:80]!r}, which is not JSON: {error}"
         raise InputError(message) from error
     if found is not None and not isinstance(found, list):
         message = f"the command printed {text[:80]!r}; expected one JSON list, or null"

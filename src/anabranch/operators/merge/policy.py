@@ -175,7 +175,7 @@ _TERMS: Final[Mapping[str, Mapping[str, Any]]] = {
 def _require_distance(choice: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         message = (
-            f"merge policy: {choice}={value!r} is no distance in time; give a whole number "
+            f"merge policy: {choice}={value!r} is not a distance in time; give a whole number "
             "of time units, 0 or more"
         )
         raise UsageError(message)
@@ -234,7 +234,7 @@ class Policy:
             choice, equals, value = (part.strip() for part in item.partition("="))
             if not equals or not value:
                 message = (
-                    f"merge policy: {item.strip()!r} in {text!r} is no choice; write "
+                    f"merge policy: {item.strip()!r} in {text!r} is not a choice; write "
                     "CHOICE=VALUE with commas between, for instance "
                     "'inserts=quorum(0.5),adjusts=always'"
                 )
@@ -349,7 +349,7 @@ def _fraction(text: str) -> float:
 
 def _no_fraction(what: object) -> UsageError:
     return UsageError(
-        f"merge policy: quorum({what}) is no fraction of the replicas; "
+        f"merge policy: quorum({what}) is not a fraction of the replicas; "
         "give a number above 0 and at most 1, for instance quorum(0.5)"
     )
 

@@ -57,7 +57,7 @@ ORIGIN: Final = pa.schema(
         ("raw", pa.string()),
     ]
 )
-"""Where a row that was not merged came from; `raw` is the row itself if it is no element."""
+"""The origin of a row that was not merged; `raw` is the row if it is not an element."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

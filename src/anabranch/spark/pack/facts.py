@@ -1,7 +1,7 @@
-"""What both packers report beside elements: how many rows, and which are no elements.
+"""What both packers report beside elements: how many rows, and which are not elements.
 
-A row that is no element (an unknown kind, a null start) is *refused*: it travels as text, to be
-kept with its reason.
+A row that is not an element (an unknown kind, a null start) is *refused*: it travels as text,
+to be kept with its reason.
 """
 
 import json
@@ -19,7 +19,7 @@ def refuse(
     reason: str,
     raw: str | Mapping[str, Any],
 ) -> Refused:
-    """A row that is no element, with its place and the row itself as text."""
+    """A row that is not an element, with its place and the row itself as text."""
     text = raw if isinstance(raw, str) else json.dumps(raw, default=str)
     return Refused(replica, file, row, reason, text)
 

@@ -135,7 +135,7 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
 
 
 def _refused(chunk: Chunk, decoded: Decoded, base: Parcel) -> list[Refused]:
-    """The rows of a piece that are no elements, each with the reason and the row itself."""
+    """The rows of a piece that are not elements, each with the reason and the row itself."""
     found: list[tuple[int, str, str | dict[str, Any]]]
     found = [(line.row, line.reason, line.raw) for line in chunk.refused]
     raw = chunk.table.take(pa.array(decoded.refused.rows)).to_pylist()

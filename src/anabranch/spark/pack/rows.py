@@ -1,9 +1,9 @@
 """From rows of any DataFrame to parcels.
 
 The rows have the columns of the element format and the columns that order them; those of a
-DataFrame that holds several replicas have `replica` too.  A row that is no element (an unknown
-kind, a null start, no replica) travels as text, to be kept with its reason; the others are
-packed, replica by replica.
+DataFrame that holds several replicas have `replica` too.  A row that is not an element (an
+unknown kind, a null start, no replica) travels as text, to be kept with its reason; the others
+are packed, replica by replica.
 
 Spark writes each value that goes to Python one by one, and texts cost most.  So the kind and
 the replica, where it has a DataFrame of its own, cross as one number; a word only if it is no

@@ -5,7 +5,7 @@ have worked on it.  So a driver holds `CHECKPOINT/_driver.lock`, by the operatin
 lock is gone when the process is, however it ended, and a file that is left behind locks
 nothing.  What is in the file names the holder.
 
-A checkpoint that is no local path has no such lock, but a lease (`lease`).
+A checkpoint that is not a local path has no such lock, but a lease (`lease`).
 """
 
 import errno

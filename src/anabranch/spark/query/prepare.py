@@ -98,7 +98,7 @@ class Prepared:
 
     @property
     def home(self) -> Path | None:
-        """The folder with what belongs to the run's generation; None if it is no local path."""
+        """The folder of the run's generation; None if it is not a local path."""
         return None if self.folder is None else runs.home(self.folder, self.run)
 
     @property
@@ -122,7 +122,7 @@ class Prepared:
         return {**kept, "missing": f"{kept[LATE]}, where other replicas' rows of them are"}
 
     def control_log(self) -> ControlLog | None:
-        """The query's control log; None where the checkpoint is no local path."""
+        """The query's control log; None where the checkpoint is not a local path."""
         if self.home is None:
             return None
         (self.home / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -372,15 +372,15 @@ def _require_local(
 ) -> None:
     if output is not None and local(str(output)) is None:
         message = (
-            f"ab.merge: output={output} is no local path, and an output needs files that are "
-            "renamed at once: name a folder on a disk, or give elements= a function that "
+            f"ab.merge: output={output} is not a local path, and an output needs files that "
+            "are renamed at once: name a folder on a disk, or give elements= a function that "
             "writes there"
         )
         raise UsageError(message)
     what = "an inbox" if merged.copies.inboxes else "output=" if output is not None else None
     if folder is None and what is not None:
         message = (
-            f"ab.merge: the checkpoint {checkpoint} is no local path, but {what} needs one: "
+            f"ab.merge: the checkpoint {checkpoint} is not a local path, but {what} needs one: "
             "name a folder on a disk that all machines of the query share"
         )
         raise UsageError(message)

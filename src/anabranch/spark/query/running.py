@@ -292,9 +292,9 @@ class RunningQuery:
             self._follower = Follower(progress, following, self._take, committed)
         elif self._on_trigger is not None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is no local path, and "
-                "on Spark Connect on_trigger is called with the records there; leave it out, "
-                "or use spark.streams.addListener"
+                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
+                "and on Spark Connect on_trigger is called with the records there; leave it "
+                "out, or use spark.streams.addListener"
             )
             raise UsageError(message)
         if watches and self._prepared.home is not None:
@@ -326,7 +326,7 @@ class RunningQuery:
 
     def _detach(self, violators: set[str]) -> None:
         if violators and self._control is None:
-            log.warning("%s cannot be detached: the checkpoint is no local path", violators)
+            log.warning("%s cannot be detached: the checkpoint is not a local path", violators)
         elif self._control is not None:
             for name in sorted(violators):
                 self._control.detach(name)
@@ -347,8 +347,8 @@ class RunningQuery:
     def _writable(self) -> ControlLog:
         if self._control is None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is no local path, and "
-                "only there can replicas be attached and detached by hand"
+                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
+                "and only there can replicas be attached and detached by hand"
             )
             raise UsageError(message)
         self._control.refresh()

@@ -25,7 +25,7 @@ WINDOW: Final = 100
 
 _WORDS: Final = {
     LATE: "rows were late",
-    VIOLATIONS: "rows broke a promise or are no elements",
+    VIOLATIONS: "rows broke a promise or are not elements",
     "missing": "events were left out by the replica that decides",
 }
 

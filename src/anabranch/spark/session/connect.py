@@ -46,8 +46,8 @@ def require_connect(running: "SparkSession", remote: str) -> None:
     """Refuse a classic session where a Connect one was asked for: there cannot be both."""
     if not is_connect(running):
         message = (
-            f"session(): it is to be on {remote}, but a classic session runs already in this "
-            "process; stop it first (spark.stop()), or do not ask for another"
+            f"session(): remote={remote!r} was requested, but a classic session runs already "
+            "in this process; stop it first (spark.stop()), or do not ask for another"
         )
         raise SetupError(message)
 
@@ -71,7 +71,7 @@ def require_port(asked: Mapping[str, str]) -> None:
     )
     if asked.get(BINDING, str(PORT)) != str(PORT):
         message = (
-            f"session(): {BINDING} is to be {asked[BINDING]!r}, but PySpark looks for a local "
+            f"session(): {BINDING}={asked[BINDING]!r} was requested, but PySpark looks for a "
             f"server that it has started on port {PORT} only; leave it out, or {elsewhere}"
         )
         raise SetupError(message)
@@ -120,8 +120,8 @@ def join(
             spark.conf.set(name, value)
         elif name in asked and spark.conf.get(name, None) != value:
             message = (
-                f"session(): {name} is to be {value!r}, but the server {remote} has fixed it "
-                f"at {spark.conf.get(name, None)!r}; set it where the server is started"
+                f"session(): {name}={value!r} was requested, but the server {remote} has fixed "
+                f"it at {spark.conf.get(name, None)!r}; set it where the server is started"
             )
             raise SetupError(message)
     return spark

@@ -147,8 +147,8 @@ def _compare(running: "SparkSession", asked: Mapping[str, str]) -> None:
         came = running.conf.get(name, None)
         if came != wanted:
             message = (
-                f"session(): {name} is to be {wanted!r}, but a session runs already in this "
-                f"process with {came!r}; stop it first (spark.stop()), or do not ask for it"
+                f"session(): {name}={wanted!r} was requested, but a session runs already in "
+                f"this process with {came!r}; stop it first (spark.stop()), or leave it out"
             )
             raise SetupError(message)
 
