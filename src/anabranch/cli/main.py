@@ -19,6 +19,7 @@ from anabranch.errors import AnabranchError
 COMMANDS: Final = {
     "check": "Validate a stream, and compare its history with another.",
     "clean": "List leftover, old or consumed files, and remove or archive them.",
+    "clocks": "Which lateness should I set?  Bounds and settings from a recorded stream.",
     "config": "Show the settings in force and where they come from.",
     "demo": "Merge three generated replicas live on local Spark, and check the result.",
     "doctor": "Check Java, Spark, memory and disk.",

@@ -99,12 +99,13 @@ def print_timeline(seen: "Timeline", *, drawn: bool | None) -> None:
     console = Console(highlight=False)
     width = console.width if console.is_terminal else FILE_WIDTH
     click.echo()
-    for line in draw_text(seen, width, None if _takes_unicode() else ASCII):
+    for line in draw_text(seen, width, None if takes_unicode() else ASCII):
         pieces = [(text, _STYLES[role]) for role, text in line]
         console.print(Text.assemble(*pieces), soft_wrap=True)
 
 
-def _takes_unicode() -> bool:
+def takes_unicode() -> bool:
+    """Whether the terminal can show the letters of drawings."""
     try:
         "┣◆╌".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

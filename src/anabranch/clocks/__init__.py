@@ -10,6 +10,7 @@ have a later time.  Time of the wall clock is always handed in.
     clock                     the same heartbeats from summaries, in columns; its state is
     saved states                    active, idle, paused, blocked, and why
     groups                    one heartbeat for many sources
+    learn                     bounds that are learned, with a trail of their changes
 
 Papers: Srivastava and Widom, *Flexible Time Management in Data Stream Systems*, PODS 2004.
 
@@ -37,6 +38,7 @@ from anabranch.clocks.builders import (
 )
 from anabranch.clocks.clock import Beat, Clock, ClockState, Holder, Report
 from anabranch.clocks.groups import cost, group_alike, grouped
+from anabranch.clocks.learn import Change, Learning
 from anabranch.clocks.pairs import Pair
 from anabranch.clocks.reference import Heartbeats
 from anabranch.clocks.states import Look, State, decide
@@ -47,10 +49,12 @@ __all__ = [
     "AnyBounds",
     "Beat",
     "Bounds",
+    "Change",
     "Clock",
     "ClockState",
     "Heartbeats",
     "Holder",
+    "Learning",
     "Look",
     "Pair",
     "Report",

@@ -35,8 +35,9 @@ from hashlib import sha256
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
-from anabranch.clocks.bounds import AnyBounds, Bounds
+from anabranch.clocks.bounds import Alike, AnyBounds, Bounds
 from anabranch.clocks.groups import group_rules
+from anabranch.clocks.learn import Change, Learner, Learning
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
 from anabranch.clocks.states import Look, State, decide, decide_all
@@ -54,7 +55,7 @@ class Clock:
     nothing (timestamps are guarded where they are summarised).
     """
 
-    bounds: AnyBounds
+    bounds: AnyBounds | Learning
     idle_after: int | None = None
     jump: int | None = None
     resolution: int = 1
@@ -79,7 +80,8 @@ class Clock:
             if self.groups:
                 return group_rules(self.bounds, dict(self.groups))
             return MatrixRules(self.bounds)
-        return AlikeRules(self.bounds)
+        # Learned bounds promise when they are read, not when a row comes.
+        return AlikeRules(Alike() if isinstance(self.bounds, Learning) else self.bounds)
 
     @cached_property
     def digest(self) -> str:
@@ -90,7 +92,8 @@ class Clock:
     @property
     def needs_histogram(self) -> bool:
         """Whether summaries for it must have histograms."""
-        return self.jump is not None
+        learned = isinstance(self.bounds, Learning) and self.bounds.target_loss is not None
+        return learned or self.jump is not None
 
     def empty(self) -> "ClockState":
         """A state to which nothing has happened."""
@@ -133,7 +136,8 @@ class Beat:
 
     `stable` is None until every source that counts has a heartbeat; then one more than the
     least of them, never less than before.  `moved`: it is higher than after the step before.
-    `ahead` are rows of this step that were too far in the future to move anything.
+    `ahead` are rows of this step that were too far in the future to move anything; `changes`
+    are the bounds that it taught.
     """
 
     now: int
@@ -147,6 +151,7 @@ class Beat:
     ahead: Ints
     idle_after: int | None
     holder: Holder | None
+    changes: tuple[Change, ...] = ()
 
     @property
     def heartbeats(self) -> dict[str, int | None]:
@@ -201,6 +206,8 @@ class ClockState:
         self.changed = np.empty(0, np.int64)
         self.promises = Promises()
         self.counts = Counts()
+        spec = clock.bounds
+        self.learner = Learner(spec) if isinstance(spec, Learning) else None
         self.now = NEVER_UNITS
         self.last = NEVER_UNITS
         self.overall = NEVER_UNITS
@@ -246,6 +253,7 @@ class ClockState:
         before = self.heartbeat.copy(), self.silent_since.copy()
         self._take(summaries, units, received, ahead)
         self._at_once(np.flatnonzero(held & (received != NEVER_UNITS)))
+        changes = self.learner.learn(summaries) if self.learner else []
         self._settle(now, held)
         self._silence(now, received, held)
         states = decide_all(
@@ -260,10 +268,10 @@ class ClockState:
         other = (self.heartbeat != before[0]) | (self.silent_since != before[1])
         self.changed[other | (received != NEVER_UNITS)] = self.mark
         self.now = now
-        greatest = self.greatest.copy()
+        greatest, since = self.greatest.copy(), self.silent_since.copy()
         beat = Beat(
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
-            states, self.silent_since.copy(), ahead, self.clock.idle_after, None,
+            states, since, ahead, self.clock.idle_after, None, tuple(changes),
         )  # fmt: skip
         return _with_holder(beat, holder)
 
@@ -386,6 +394,8 @@ class ClockState:
         silent = rules.timeout is not None and self.last != NEVER_UNITS and free.all()
         if silent and now - self.last >= (rules.timeout or 0):
             np.maximum(self.heartbeat, self.greatest.max(), out=self.heartbeat)
+        if self.learner is not None:
+            self.learner.raise_heartbeats(self.heartbeat, self.place_of, now, held)
         self.promises.settle(self.heartbeat, now, held)
         self.counts.settle(self.heartbeat, now // self.clock.resolution * self.clock.resolution)
 

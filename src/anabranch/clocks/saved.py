@@ -2,6 +2,7 @@
 
     control      times of the clock, the bounds by name, and which parts belong to it
     promises     what is pending; changes with nearly every step that has rows
+    learned      bounds that are learned, if they are
     units/K      the sources or groups K * 1024 and up: name, heartbeat, greatest, silence
 
 Parts are Arrow streams with a header of kind, version and mark, no pickle.  A part of another
@@ -20,12 +21,17 @@ import pyarrow as pa
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.learn import Cell, Change, Learner, Reach
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.errors import StateError
 
 KIND: Final = "anabranch clock"
 VERSION: Final = 1
 BLOCK: Final = 1024
+_CELL: Final = (
+    "delta", "greatest", "number", "began", "seen", "fresh", "window", "recent", "falls",
+)  # fmt: skip
+_CHANGE: Final = tuple(Change.__dataclass_fields__)
 _UNIT_COLUMNS: Final = ("heartbeat", "greatest", "silent_since", "changed")
 
 
@@ -58,10 +64,14 @@ def write_state(state: ClockState, *, since: int | None = None) -> SavedClock:
             for count in counts
         ],
     )
+    marks["promises"] = state.mark
+    if state.learner is not None:
+        marks["learned"] = state.mark
+        written["learned"] = _write({}, mark=state.mark, **_learned(state.learner))
     written["control"] = _write(
         {},
         mark=state.mark,
-        parts={**marks, "promises": state.mark},
+        parts=marks,
         bounds=state.clock.digest,
         **{name: int(getattr(state, name)) for name in ("now", "last", "overall")},
     )
@@ -75,12 +85,14 @@ def read_state(clock: Clock, parts: Mapping[str, bytes]) -> ClockState:
     found: dict[str, dict[str, int]] = {}
     for name, mark in control["parts"].items():
         columns, header = _read(parts, name, mark)
-        if name != "promises":
+        if name.startswith("units/"):
             for at, unit in enumerate(header["names"]):
                 found[unit] = {one: int(columns[one][at]) for one in _UNIT_COLUMNS}
     _put_units(state, found)
     state.now, state.last = control["now"], control["last"]
     state.overall, state.mark = control["overall"], control["mark"]
+    if state.learner is not None and "learned" in control["parts"]:
+        _learn_again(state.learner, _read(parts, "learned", control["mark"])[1])
     if control["bounds"] == clock.digest:
         columns, header = _read(parts, "promises", control["mark"])
         state.promises = Promises(*(columns[one].copy() for one in ("unit", "due", "value")))
@@ -88,6 +100,30 @@ def read_state(clock: Clock, parts: Mapping[str, bytes]) -> ClockState:
         for unit, *count in header["counts"]:
             state.counts.add(unit, Count(*count))
     return state
+
+
+def _learned(learner: Learner) -> dict[str, Any]:
+    cells = []
+    for (other, name, wait), cell in sorted(learner.cells.items()):
+        fields = {one: getattr(cell, one) for one in _CELL}
+        counts = [sorted(cell.old.items()), sorted(cell.young.items())]
+        cells.append([other, name, wait, fields, *counts])
+    return {
+        "cells": cells,
+        "reach": {name: [one.upto, one.greatest] for name, one in learner.reach.items()},
+        "trail": [[getattr(one, field) for field in _CHANGE] for one in learner.trail],
+        "changes": learner.changes,
+    }
+
+
+def _learn_again(learner: Learner, header: Mapping[str, Any]) -> None:
+    for other, name, wait, fields, old, young in header["cells"]:
+        cell = Cell(learner.spec, **fields)
+        cell.old, cell.young = dict(old), dict(young)
+        learner.cells[other, name, wait] = cell
+    learner.reach = {name: Reach(*both) for name, both in header["reach"].items()}
+    learner.trail = [Change(*one) for one in header["trail"]]
+    learner.changes = header["changes"]
 
 
 def _put_units(state: ClockState, found: Mapping[str, Mapping[str, int]]) -> None:

@@ -1,0 +1,282 @@
+"""Learned bounds: sections 6.1 and 6.2, Figure 4, and errata H12 to H17."""
+
+from random import Random
+
+import pytest
+from clock_driver import feed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.clocks import Alike, Clock, Learning, Pair, summarise
+from anabranch.clocks.learn import Cell
+from anabranch.clocks.saved import write_state
+from anabranch.errors import UsageError
+from anabranch.testing.clocks import cuts, simulate
+
+SEEDS = st.integers(0, 2**32).map(Random)
+EVER = Learning(window=None, warm_up=0)
+
+
+def clock_of(spec: Learning):
+    return Clock(spec).empty()
+
+
+def row(source, time, at):
+    return summarise([source], [time], [at], histogram=True)
+
+
+def run(state, *rows):
+    """Stable after each (source, time, at)."""
+    return [state.step(row(*one), one[2]).stable for one in rows]
+
+
+def bound(state, other="1", name="1", wait=0):
+    return state.learner.cells[other, name, wait].distance
+
+
+def figure_4(rows, spec: Learning, *, waits):
+    """The estimates of Figure 4, corrected, one row at a time, as the paper writes it."""
+    cells: dict[tuple[str, str, int], list[float]] = {}
+    seen: list[tuple[str, int, int]] = []
+    shown: dict[tuple[str, str, int], int] = {}
+    for name, time, at in rows:
+        for other in dict.fromkeys(source for source, _, _ in seen):
+            for wait in waits:
+                before = [t for s, t, c in seen if s == other and c < at - wait]
+                if not before:
+                    continue
+                key = (other, name, wait)
+                delta, win, num = cells.get(key, [0, 0, 0])
+                fresh = shown.get(key) != len(before)
+                shown[key] = len(before)
+                estimate = max(max(before) - time + 1, 0)
+                if estimate > delta:
+                    delta, win, num = estimate, 0, 0
+                elif fresh:
+                    num, win = num + 1, max(win, estimate)
+                    if spec.window is not None and num >= spec.window:
+                        lower = spec.alpha * delta + (1 - spec.alpha) * win
+                        delta = win if spec.alpha < 1 and lower - win < 1 else lower
+                        win, num = 0, 0
+                cells[key] = [delta, win, num]
+        seen.append((name, time, at))
+    return {key: delta for key, (delta, _, _) in cells.items()}
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from("12"), st.integers(0, 40), st.integers(1, 3)), max_size=40
+)
+
+
+@given(ROWS, st.none() | st.integers(1, 5), st.sampled_from([0, 0.25, 0.5, 1]))
+def test_figure_4_row_by_row(pieces, window, alpha):
+    spec = Learning(window=window, alpha=alpha, waits=(0, 2, 5), across=True, warm_up=0)
+    at, rows = 0, []
+    for name, time, pause in pieces:
+        at += pause
+        rows.append((name, time, at))
+    state = clock_of(spec)
+    run(state, *rows)
+    found = {key: cell.delta for key, cell in state.learner.cells.items()}
+    assert found == figure_4(rows, spec, waits=spec.waits)
+
+
+@given(ROWS, st.sampled_from([Learning(window=3, alpha=1, warm_up=0), EVER]))
+def test_w_infinite_or_alpha_1_is_section_6_1(pieces, spec):
+    rows = [(name, time, at) for at, (name, time, _) in enumerate(pieces, start=1)]
+    one, two = clock_of(spec), clock_of(EVER)
+    assert run(one, *rows) == run(two, *rows)
+
+
+@given(SEEDS, st.sampled_from([EVER, Learning(window=4, warm_up=0)]))
+def test_a_row_beyond_a_learned_bound_raises_it(chance, spec):
+    """Section 6.1: too soon only when skew is higher than the bound; H17: such rows teach."""
+    alike = Alike(own=(Pair(0, 9),), others=(Pair(0, 12),))
+    rows = simulate(alike.named("ab"), chance, rows=40, pause=2)
+    state = clock_of(spec)
+    for now in range(rows[-1].arrived + 1):
+        some = [one for one in rows if one.arrived == now]
+        promised = {
+            name: state.learner.reach[other].until(now - 1)[1] - cell.distance
+            for (other, name, _), cell in state.learner.cells.items()
+        }
+        changes = feed(state, some, now).changes
+        raised = {change.source for change in changes if change.cause == "exceeded"}
+        beyond = {one.source for one in some if one.time <= promised.get(one.source, -1)}
+        assert beyond <= raised
+
+
+@given(SEEDS, SEEDS, st.sampled_from([None, 0.1]))
+def test_learned_states_survive_a_restart_after_each_step(chance, cutter, loss):
+    spec = Learning(window=5, target_loss=loss, waits=(0, 3), across=True, warm_up=3)
+    rows = simulate(Alike(own=(Pair(0, 9),)).named("ab"), chance, rows=30)
+    one, two = clock_of(spec), clock_of(spec)
+    for now, some in cuts(rows, cutter):
+        assert feed(one, some, now).heartbeats == feed(two, some, now).heartbeats
+        two = Clock(spec).from_parts(write_state(two).written)
+    assert write_state(one).written == write_state(two).written
+
+
+def test_erratum_h3_and_6_the_heartbeat_does_not_fall():
+    state = clock_of(EVER)
+    assert run(state, ("1", 10, 1), ("1", 8, 2), ("1", 9, 3)) == [None, 8, 8]
+
+
+def test_erratum_h12_a_row_is_not_compared_with_itself():
+    state = clock_of(EVER)
+    run(state, *[("1", 10 * n, n) for n in range(1, 9)])
+    assert bound(state) == 0, "sorted and without duplicates"
+    run(state, ("1", 80, 9))
+    assert bound(state) == 1, "a duplicate"
+
+
+def test_erratum_h13_nothing_is_released_while_it_warms_up():
+    state = clock_of(Learning(window=None, warm_up=3))
+    stables = run(state, *[("1", 10 * n, n) for n in range(1, 7)])
+    assert stables == [None, None, None, 41, 51, 61]
+
+
+def test_erratum_h14_heartbeats_use_what_is_known_when_they_are_read():
+    spec = Learning(window=None, waits=(2,), across=True, warm_up=0)
+    state = clock_of(spec)
+    run(state, ("1", 5, 0), ("1", 20, 2), ("2", 1, 3))
+    assert bound(state, "1", "2", 2) == 5
+    beat = state.step(summarise([], [], []), 4)
+    assert beat.heartbeats["2"] == 15, "not 20, which the bound of then had promised"
+
+
+def test_erratum_h15_the_bound_returns_to_0():
+    cell = Cell(Learning(window=2, alpha=0.5, warm_up=0))
+    cell.observe(9, at=0)
+    for at in range(1, 20):
+        cell.observe(0, at=at)
+    assert cell.distance == 0
+    exact = Cell(Learning(window=2, alpha=0.5, warm_up=0))
+    exact.observe(9, at=0)
+    assert [exact.observe(0, at=at) for at in (1, 2)] == [None, "lowered"], "at the W-th"
+    assert (exact.delta, exact.distance) == (4.5, 5), "real, used rounded up"
+
+
+def test_erratum_h16_a_silent_source_does_not_look_like_no_skew():
+    spec = Learning(window=3, alpha=0, across=True, warm_up=0)
+    state = clock_of(spec)
+    run(
+        state,
+        *[
+            pair
+            for n in range(1, 6)
+            for pair in (("1", 10 * n, 2 * n), ("2", 10 * n - 10, 2 * n + 1))
+        ],
+    )
+    learned = bound(state, "1", "2")
+    assert learned == 11
+    run(state, *[("2", 40 + n, 20 + n) for n in range(30)])
+    assert bound(state, "1", "2") == learned, "1 has shown nothing new"
+
+
+def test_erratum_h17_late_rows_teach():
+    state = clock_of(EVER)
+    run(state, ("1", 10, 1), ("1", 20, 2), ("1", 5, 3))
+    assert bound(state) == 16
+
+
+def test_the_window_may_be_a_span_of_the_wall_clock():
+    cell = Cell(Learning(window=None, window_wall=10, alpha=0, warm_up=0))
+    cell.observe(8, at=0)
+    assert [cell.observe(1, at=at) for at in (5, 9)] == [None, None]
+    assert cell.observe(1, at=10) == "lowered"
+    assert cell.distance == 1
+
+
+def test_d10_the_window_adapts():
+    spec = Learning(window=4, alpha=0.5, adapts=True, warm_up=0)
+    often = Cell(spec)
+    for at in range(12):
+        often.observe(10 + at, at=at)
+    assert often.window > 4
+    seldom = Cell(spec)
+    seldom.observe(1000, at=0)
+    for at in range(1, 40):
+        seldom.observe(1, at=at)
+    assert seldom.window == 2, "halved after three lowering windows, and not below 2"
+
+
+@given(
+    st.lists(st.integers(0, 10**9), min_size=50, max_size=300),
+    st.sampled_from([0.01, 0.05, 0.2]),
+)
+def test_a_target_loss_takes_a_quantile(estimates, loss):
+    cell = Cell(Learning(window=10_000, target_loss=loss, warm_up=0))
+    cell.count([(one, 1) for one in estimates], at=0)
+    late = sum(one > cell.distance for one in estimates)
+    assert late <= loss * len(estimates)
+    exact = sorted(estimates, reverse=True)[int(loss * len(estimates))]
+    assert exact <= cell.distance <= exact * 1.04 + 1, "never too small, at most 4 % too great"
+
+
+def test_a_spike_moves_the_greatest_and_not_the_quantile():
+    rows = [("1", 10 * n - (5000 if n == 300 else 0), n) for n in range(1, 600)]
+    greatest = clock_of(Learning(window=1000, warm_up=20))
+    share = clock_of(Learning(window=1000, target_loss=0.01, warm_up=20))
+    run(greatest, *rows)
+    run(share, *rows)
+    assert bound(greatest) > 4000
+    assert bound(share) == 0
+
+
+def test_clamps_hold_whatever_is_learned():
+    state = clock_of(Learning(window=None, least=3, most=6, warm_up=0))
+    run(state, ("1", 10, 1), ("1", 20, 2))
+    assert bound(state) == 3
+    run(state, ("1", 1, 3))
+    assert bound(state) == 6
+
+
+def test_a_blocked_source_is_moved_by_its_own_rows_alone():
+    state = clock_of(Learning(window=None, across=True, waits=(0, 2), warm_up=0))
+    run(state, ("1", 10, 1), ("2", 10, 1), ("1", 20, 2), ("2", 20, 2))
+    beat = state.step(row("1", 900, 3), 3, blocked=["2"])
+    assert beat.heartbeats["2"] == 20
+    assert state.step(summarise([], [], []), 9).heartbeats["2"] > 20
+
+
+def test_the_trail_gives_the_reason_of_each_change():
+    state = clock_of(Learning(window=2, alpha=0, warm_up=0))
+    run(state, ("1", 10, 1), ("1", 5, 2), ("1", 11, 3), ("1", 12, 4))
+    assert list(map(str, state.learner.trail)) == [
+        "at 2: 1 behind 1 after 0: nothing -> 6: a row was farther behind",
+        "at 4: 1 behind 1 after 0: 6 -> 0: a whole window was nearer",
+    ]
+
+
+def test_rows_of_the_future_teach_nothing():
+    lines = summarise(["1", "1"], [10, 9000], [1, 1], guard=100)
+    state = clock_of(EVER)
+    state.step(lines, 1)
+    run(state, ("1", 11, 2))
+    assert bound(state) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 0}, "window is 0"),
+        ({"alpha": 2}, "alpha is 2"),
+        ({"target_loss": 0}, "target_loss is 0"),
+        ({"waits": ()}, r"waits are \[\]"),
+        ({"waits": (3, 1)}, r"waits are \[3, 1\]"),
+        ({"least": -1}, "least is -1"),
+        ({"least": 5, "most": 4}, "most is 4, below least"),
+        ({"window": None, "target_loss": 0.1}, "needs a window of rows"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_rejected(settings, message):
+    with pytest.raises(UsageError, match=message):
+        Learning(**settings)
+
+
+def test_a_quantile_needs_histograms():
+    state = clock_of(Learning(target_loss=0.1, warm_up=0))
+    state.step(summarise(["1"], [1], [1]), 1)
+    with pytest.raises(UsageError, match="histogram=True"):
+        state.step(summarise(["1"], [2], [2]), 2)
