@@ -182,7 +182,7 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
     with pytest.raises(StateError, match="lanes = 2, but this start has 3"):
         other.start(tmp_path / "ck", once=True)
     other = ab.merge(merged.copies.stream, lanes=2, policy="stable_lag=3,violations=detach")
-    with pytest.raises(StateError, match=r"policy = default, .* go on with stable_lag=3;"):
+    with pytest.raises(StateError, match=r"policy = default, but this start has stable_lag=3;"):
         other.start(tmp_path / "ck", once=True)
 
 
@@ -194,8 +194,8 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
             {"lifetime": "1 hour"},
             r"lifetimes = east: 600000000 microseconds from start, .* 3600000000",
         ),
-        ({"name": "east"}, {"name": "west"}, r"replicas = east, .* go on with west; name="),
-        ({}, {"order": "file"}, r"order = none: .* go on with _metadata\.file_path, "),
+        ({"name": "east"}, {"name": "west"}, r"replicas = east, .* start has west; name="),
+        ({}, {"order": "file"}, r"order = none: .* but this start has _metadata\.file_path, "),
     ],
     ids=["lifetime", "name", "order"],
 )
@@ -221,7 +221,7 @@ def test_two_dataframes_that_change_places_are_refused(spark: Any, tmp_path: Pat
     one, other = frames_of(spark, tmp_path)
     began = prepare(build([one, other], Asked()), str(tmp_path / "ck"), {})
     runs.write(began.run, tmp_path / "ck")
-    with pytest.raises(StateError, match=r"replicas = east, west, .* go on with west, east"):
+    with pytest.raises(StateError, match=r"replicas = east, west, .* start has west, east"):
         prepare(build([other, one], Asked()), str(tmp_path / "ck"), {})
 
 

@@ -87,7 +87,7 @@ def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
     totals = place.merge(spark, policy=policy, case="r3")
     assert (totals.alarm, totals.stretches, totals.frontier) == (None, [], 2)
     for other in ("default", "promote=true", "stable_lag=2"):
-        with pytest.raises(StateError, match=rf"started with policy = .*,pro.* with {other}"):
+        with pytest.raises(StateError, match=rf"policy = .*,pro.* start has {other}"):
             place.prepare(policy=other)
     (place.inbox / "x" / "_detached").touch()
     write(place.inbox / "y" / "2.parquet", B, C, stable(3))
