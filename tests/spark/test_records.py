@@ -14,6 +14,7 @@ from anabranch.spark.write.records import (
     write_record_file,
     write_snapshot,
 )
+from anabranch.spark.write.reports import write_records
 
 RECORD = LaneRecord(
     lane=0,
@@ -51,3 +52,10 @@ def test_totals_are_those_of_all_triggers_and_old_records_go(
     assert found.to_dict() == totals.to_dict()
     assert (found.rows, found.next_trigger, found.live) == (200, 100, 99)
     assert {file.suffix for file in progress.iterdir()} == {".parquet"}
+
+
+def test_a_trigger_without_rows_is_counted_and_changes_nothing(tmp_path: Path) -> None:
+    """Kafka's reader of a topic without messages begins with one: no lane works in it."""
+    write_records(None, [], str(tmp_path / "progress"), 0)  # type: ignore[arg-type]
+    totals = read_totals(tmp_path / "progress")
+    assert (totals.triggers, totals.next_trigger, totals.rows, totals.last) == (1, 1, 0, None)

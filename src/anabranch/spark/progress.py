@@ -388,9 +388,11 @@ class Totals:
         """Add the records of one trigger, one per lane; `at` is when, in seconds."""
         self.triggers += 1
         self.next_trigger = trigger + 1
+        if not records:
+            return  # Spark begins a trigger without rows when Kafka's reader first looks
         self.last = TriggerRecord.of(records, trigger)
         self.output = added([self.output, self.last.output])
-        self.log = max(self.log, *(one.log for one in records)) if records else self.log
+        self.log = max(self.log, *(one.log for one in records))
         for name, one in self.last.replicas.items():
             self._add_replica(name, one, at)
 

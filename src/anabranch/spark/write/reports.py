@@ -75,7 +75,7 @@ def write_records(
     rows = [(one.record.lane, one.text) for one in reports]
     place = local(folder)
     if place is not None:
-        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        columns = {"lane": [lane for lane, _ in rows], "record": [text for _, text in rows]}
         write_record_file(pa.table(columns, RECORDS), place, trigger)
         return
     frame = df.sparkSession.createDataFrame(rows, "lane int, record string")
