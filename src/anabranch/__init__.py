@@ -39,6 +39,7 @@ if _TYPE_CHECKING:
     from anabranch.sources.inbox import Inbox, inbox
     from anabranch.spark.pack.streams import Stream, elements, events
     from anabranch.spark.progress import Totals
+    from anabranch.spark.query.kafka import starting_offsets
     from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import Merged, merge, union
     from anabranch.spark.query.running import RunningQuery
@@ -69,6 +70,7 @@ __all__ = [
     "progress",
     "read_output",
     "session",
+    "starting_offsets",
     "testing",
     "union",
     "upgrade",
@@ -96,6 +98,7 @@ _HOMES = {
     "progress": "anabranch.spark.query.listen:progress",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
+    "starting_offsets": "anabranch.spark.query.kafka:starting_offsets",
     "testing": "anabranch.testing",
     "union": "anabranch.spark.query.merge:union",
     "upgrade": "anabranch.spark.query.upgrade:upgrade",

@@ -24,6 +24,7 @@ KAFKA = (
 )
 VALUE = "kind string, start bigint, end bigint, old_end bigint, name string"
 FIELDS = ("kind", "start", "end", "old_end", "name")
+PLACE = ("topic", "partition", "offset")
 SHUFFLED = (3, 0, 5, 1, 4, 2)
 """Positions of the six elements of a copy, as they come; none may come so."""
 
@@ -56,10 +57,10 @@ def frame(spark: Any, rows: list[Any], parts: int) -> Any:
 def test_batches_are_merged_in_the_order_of_offsets(spark: Any) -> None:
     copies = []
     for name, elements in (("east", EAST), ("west", WEST)):
-        df = parsed(frame(spark, topic(name, elements), 3), "partition", "offset")
+        df = parsed(frame(spark, topic(name, elements), 3), *PLACE)
         copies.append(ab.elements(df, order="kafka", name=name))
     merged = ab.merge(*copies, lanes=2)
-    assert "order within a replica: partition, offset" in merged.explanation
+    assert "order within a replica: topic, partition, offset" in merged.explanation
     assert history(merged.elements().collect()) == TRUTH
     assert merged.late().count() == 0
     assert merged.final().columns == ["start", "end", "name"]  # a position is no payload
@@ -70,11 +71,16 @@ def test_batches_are_merged_in_the_order_of_offsets(spark: Any) -> None:
 def test_one_subscription_of_several_topics_is_as_many_replicas(spark: Any) -> None:
     """A message that is not an element is kept, and its place is partition and offset."""
     rows = [message("east", 0, 106, b"{no json"), *topic("east", EAST), *topic("west", WEST)]
-    feed = parsed(frame(spark, rows, 4), "topic", "partition", "offset")
+    feed = parsed(frame(spark, rows, 4), *PLACE)
     merged = ab.merge(ab.elements(feed, replica="topic", order="kafka"), lanes=2)
     assert history(merged.elements().collect()) == TRUTH
     (kept,) = merged.late().collect()
-    assert (kept.bucket, kept.replica, kept.file, kept.row) == ("violation", "east", "0", 106)
+    assert (kept.bucket, kept.replica, kept.file, kept.row) == (
+        "violation",
+        "east",
+        "east/0",
+        106,
+    )
     assert "kind" in kept.reason
 
 
@@ -88,7 +94,7 @@ def stream(spark: Any, root: Path) -> Merged:
             frame(spark, rows, 1).write.parquet(str(made))
             next(made.glob("*.parquet")).rename(root / name / f"{number}.parquet")
         source = spark.readStream.schema(KAFKA).option("maxFilesPerTrigger", 1)
-        df = parsed(source.parquet(str(root / name)), "partition", "offset")
+        df = parsed(source.parquet(str(root / name)), *PLACE)
         feeds.append(ab.elements(df, order="kafka", name=name))
     return ab.merge(*feeds, lanes=1)
 
@@ -108,17 +114,20 @@ def test_nothing_orders_one_partition_against_another(spark: Any) -> None:
     """
     rows = [message("east", 0, at, EAST[at]) for at in (1, 3, 5)]
     rows += [message("east", 1, at, EAST[at]) for at in (0, 4)]
-    feed = parsed(frame(spark, rows, 2), "partition", "offset")
+    feed = parsed(frame(spark, rows, 2), *PLACE)
     merged = ab.merge(ab.elements(feed, order="kafka"), lanes=1)
     assert {row.name for row in merged.final().collect()} == {"b"}
-    assert {(row.name, row.file) for row in merged.late().collect()} == {("a", "1"), ("c", "1")}
+    assert {(row.name, row.file) for row in merged.late().collect()} == {
+        ("a", "east/1"),
+        ("c", "east/1"),
+    }
     second = ab.elements(feed.where("partition = 1"), order="kafka")
     assert {row.name for row in ab.merge(second, lanes=1).elements().collect()} == {"a", "c"}
 
 
 def test_plain_rows_may_have_that_order_too(spark: Any) -> None:
     rows = topic("east", [("insert", at, at + 5, None, str(at)) for at in range(6)])
-    df = parsed(frame(spark, rows, 3), "partition", "offset").drop("kind", "old_end")
+    df = parsed(frame(spark, rows, 3), *PLACE).drop("kind", "old_end")
     found = ab.merge(ab.events(df, start="start", end="end", order="kafka"), lanes=1)
     assert [row.name for row in found.elements().orderBy("seq").collect()[:-1]] == [
         str(at) for at in range(6)
@@ -127,11 +136,11 @@ def test_plain_rows_may_have_that_order_too(spark: Any) -> None:
 
 def test_what_is_missing_is_said_and_what_is_too_much_is_warned_of(spark: Any) -> None:
     raw = frame(spark, topic("east", EAST), 1)
-    with pytest.raises(SchemaError, match=r"no column 'partition'.* keep both where you parse"):
+    with pytest.raises(SchemaError, match=r"no column 'topic'.* keep them where you parse"):
         ab.elements(parsed(raw), order="kafka")
     with pytest.raises(SchemaError, match=r"order: there is no column 'at'.* check the name"):
         ab.elements(parsed(raw), order=["at"])
-    whole = parsed(raw, "topic", "partition", "offset", "timestamp", "timestampType")
+    whole = parsed(raw, *PLACE, "timestamp", "timestampType")
     with pytest.warns(UserWarning, match="ab.elements: timestamp, timestampType of Kafka"):
         made = ab.elements(whole, replica="topic", order="kafka")
     assert made.schema.payload.names == ["name", "timestamp", "timestampType"]

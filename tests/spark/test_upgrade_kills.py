@@ -4,6 +4,7 @@ No Spark: lanes are real, and what Spark would have committed is played by hand.
 of the disk is the last one once, counted by Python's own audit events.
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,14 +19,17 @@ from lanes_driver import SCHEMA, Runtime, lane_spec
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, History, Insert, Stable
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.lane.exported import LANES, lane_file, read_lane
+from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file, read_lane
 from anabranch.spark.lane.state import NO_COPIES, store
+from anabranch.spark.pack.parcels import Facts, Parcel, in_every_lane
+from anabranch.spark.pack.positions import Positions, Span
 from anabranch.spark.query import export
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query import upgrade as upgrades
 from anabranch.spark.query.consumed import consumed
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
-from anabranch.spark.query.generations import remove_former
+from anabranch.spark.query.generations import begin_anew, remove_former
+from anabranch.spark.query.kafka import KafkaOffsets, starting_offsets
 from anabranch.spark.query.lock import DriverLock
 from anabranch.testing.in_lanes import Parts
 
@@ -189,6 +193,51 @@ def test_killed_after_any_change_of_the_disk(world: World, tmp_path: Path, lanes
     assert generations == {0, 1}
 
 
+def test_killed_at_any_change_positions_in_kafka_go_with_the_lanes(
+    world: World, tmp_path: Path
+) -> None:
+    """What packers skip, what the lanes expect and where readers begin is of one moment."""
+    last = {("x", "orders", 0): 7, ("x", "orders", 2): 4, ("y", "trades", 0): 9}
+    spans = {
+        "x": [Span("orders", 0, 3, 7), Span("orders", 2, 4, 4)],
+        "y": [Span("trades", 0, 9, 9)],
+    }
+    world.run = replace(world.run, replicas=("x", "y"), attachments=(1, 1), positions=True)
+    runs.write(world.run, world.checkpoint)
+    facts = {name: Facts(0, spans=tuple(some)) for name, some in spans.items()}
+    bases = {name: Parcel(lane=0, input=name) for name in spans}
+    made = [one for name in spans for one in in_every_lane(bases[name], 2, facts[name])]
+    world.runtime.commit(made)
+    world.note("commits", DONE)
+    KafkaOffsets(ends=[{"orders": {"0": 8, "1": 2, "2": 5}}]).write(world.checkpoint)
+    whole, copy = world.checkpoint, tmp_path / "copy"
+    shutil.copytree(whole, copy)
+    for changes in range(200):
+        shutil.rmtree(whole)
+        shutil.copytree(copy, whole)
+        with killed_after(whole, changes) as killer, suppress(Killed):
+            upgrade(world, 3)
+        for again in (False, True):
+            if again:
+                upgrade(world, 3)
+            run = runs.read(whole)
+            assert run is not None
+            if run.generation == 0:
+                assert starting_offsets(whole, "orders") == "earliest"
+                continue
+            home = runs.home(whole, run)
+            assert KafkaOffsets.read(home).consumed == last
+            spec = replace(world.runtime.spec, lanes=3)
+            for number in range(3):
+                lane = read_lane(lane_file(home / LANES, number), spec.lane_id(number))
+                assert lane.positions == Positions(last, set(last))
+            begins = json.loads(starting_offsets(whole, "orders"))
+            assert begins == {"orders": {"0": 7, "1": 2, "2": 4}}
+        if killer.seen <= changes:
+            break
+    assert changes > 10
+
+
 def test_killed_while_the_former_generation_is_removed(world: World, tmp_path: Path) -> None:
     upgrade(world, 3)
     run, whole, copy = runs.read(world.checkpoint), world.checkpoint, tmp_path / "copy"
@@ -213,6 +262,33 @@ def test_killed_while_the_former_generation_is_removed(world: World, tmp_path: P
         if killer.seen <= changes:
             break
     assert changes > 10
+
+
+def test_a_generation_without_a_commit_begins_anew_if_its_readers_began_too_late(
+    world: World,
+) -> None:
+    upgrade(world, 3)
+    run = runs.read(world.checkpoint)
+    assert run is not None
+    home = runs.home(world.checkpoint, run)
+    began = home / "sources" / "0"
+    for number, mark, kept in ((None, False, False), (0, False, True), (0, True, False)):
+        began.mkdir(parents=True)
+        if number is not None:
+            world.note("offsets", number, home)
+        if mark:
+            (home / TOO_LATE).touch()
+        begin_anew(home)
+        assert began.exists() is kept
+        shutil.rmtree(home / "sources", ignore_errors=True)
+    assert (home / LANES).exists()
+    assert not (home / TOO_LATE).exists()
+    world.note("commits", 0, home)
+    began.mkdir(parents=True)
+    (home / TOO_LATE).touch()
+    begin_anew(home)
+    assert began.exists(), "Spark has committed what was read"
+    assert upgrades.is_refused(world.checkpoint, run), "so the same lanes are upgraded too"
 
 
 def test_files_that_the_new_lanes_have_not_taken_are_not_consumed(world: World) -> None:

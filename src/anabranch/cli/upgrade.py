@@ -19,7 +19,8 @@ def command(*, checkpoint: Path, lanes: int, master: str | None, as_json: bool) 
 
     Stop the merge first, and start it as before afterwards.  The state is redistributed; seq,
     totals and output continue.  The upgrade is atomic: if it is killed, the run is unchanged or
-    fully upgraded; call it again, or start the merge.
+    fully upgraded; call it again, or start the merge.  Readers of Kafka continue at
+    ab.starting_offsets(CHECKPOINT, TOPIC).
 
     \b
     anabranch upgrade ck --lanes 4

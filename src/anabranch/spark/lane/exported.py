@@ -23,6 +23,9 @@ from anabranch.spark.lane.state import NO_COPIES, Lane, LaneId, load, store
 LANES: Final = "lanes"
 """The folder of exported lanes in a checkpoint."""
 
+TOO_LATE: Final = "too-late"
+"""The mark beside it of a reader that began after what was consumed before."""
+
 _SCHEMA: Final = pa.schema({"part": pa.string(), "data": pa.large_binary()})
 
 

@@ -83,7 +83,8 @@ def rounds(parcels: Sequence[Parcel], order: Order, known: Mapping[str, int]) ->
     for name, theirs in groupby(sorted(parcels, key=_input), key=_input):
         mine = list(theirs)
         declared = [one.attachment for one in mine if one.entry == ATTACH]
-        latest = max([*declared, known.get(name, 1)])
+        least = [one.least for one in mine if one.least is not None]
+        latest = max([*declared, *least, known.get(name, 1)])
         by_number = sorted(mine, key=lambda one: one.attachment or latest)
         for at, (number, some) in enumerate(
             groupby(by_number, key=lambda one: one.attachment or latest)

@@ -11,6 +11,7 @@ from anabranch.errors import StateError, UsageError
 from anabranch.operators.contract import Redistributes
 from anabranch.operators.pipeline import Pipeline
 from anabranch.spark.lane.state import Lane
+from anabranch.spark.pack.positions import begun_anew
 
 
 def require_redistributes(pipeline: Pipeline) -> None:
@@ -39,6 +40,7 @@ def split(lane: Lane, pipeline: Pipeline, lanes: int) -> list[Lane]:
             gone=dict(lane.gone),
             passed=lane.passed,
             log=lane.log,
+            positions=lane.positions,
         )
         for number in range(lanes)
     ]
@@ -61,5 +63,10 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline) -> Lane:
         if isinstance(one.operator, Redistributes)
     }
     return Lane(
-        states, steps=first.steps, gone=dict(first.gone), passed=first.passed, log=first.log
+        states,
+        steps=first.steps,
+        gone=dict(first.gone),
+        passed=first.passed,
+        log=first.log,
+        positions=begun_anew(one.positions for one in shares),
     )

@@ -1,8 +1,8 @@
 """What a lane remembers, in parts, in Spark's state store; and a warm copy in the worker.
 
     header        JSON: format, run, stage, lane, lanes, the steps of the pipeline, how many
-                  steps were taken, which inputs have left, how far the control log was read,
-                  marks, a nonce
+                  steps were taken, which inputs have left, how far the control log and (one
+                  lane) Kafka's partitions were read, marks, a nonce
     STEP-ID/NAME  the parts of one operator's state; a save writes those that changed
 
 Small parts lie together (`anabranch.spark.lane.bundles`).
@@ -27,8 +27,9 @@ from anabranch.operators.contract import State
 from anabranch.operators.pipeline import Pipeline
 from anabranch.spark.lane.bundles import Bundles, Parts
 from anabranch.spark.lane.state_cache import WarmCopies, private_folder
+from anabranch.spark.pack.positions import Positions
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 HEADER: Final = "header"
 
 
@@ -59,8 +60,8 @@ class Lane:
 
     `steps` were taken so far; `gone` are inputs that have left, with their last attachment;
     `passed` is the frontier that the stage before has reached; `log` is the last entry of the
-    control log that was taken; `marks` are what was saved last of each state, and `kept` where
-    each stored part lies.
+    control log that was taken, `positions` how far Kafka's partitions were read; `marks` are
+    what was saved last of each state, and `kept` where each stored part lies.
     """
 
     states: dict[str, State]
@@ -68,6 +69,7 @@ class Lane:
     gone: dict[str, int] = field(default_factory=dict)
     passed: int = int(NEVER_UNITS)
     log: int = -1
+    positions: Positions = field(default_factory=Positions)
     marks: dict[str, int] = field(default_factory=dict)
     kept: Bundles = field(default_factory=Bundles)
 
@@ -95,7 +97,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
         one.id: one.operator.from_parts(_under(f"{one.id}/", found)) for one in which.pipeline
     }
     fields = {name: header[name] for name in ("steps", "gone", "passed", "log", "marks")}
-    return Lane(states, **fields, kept=kept)
+    return Lane(states, **fields, kept=kept, positions=Positions.from_list(header["positions"]))
 
 
 def _under(prefix: str, found: dict[str, bytes]) -> dict[str, bytes]:
@@ -134,6 +136,7 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "gone": lane.gone,
         "passed": lane.passed,
         "log": lane.log,
+        "positions": lane.positions.to_list(),
         "marks": lane.marks,
         "nonce": nonce,
     }

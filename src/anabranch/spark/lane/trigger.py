@@ -11,13 +11,14 @@ some policies it changes the output, and moves its frontier.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints, concat
-from anabranch.errors import ViolationError
+from anabranch.errors import StateError, ViolationError
 from anabranch.operators.contract import (
     REASONS,
     Arrival,
@@ -33,6 +34,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.pipeline import run
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
 from anabranch.spark.lane.account import Account, leader
+from anabranch.spark.lane.exported import TOO_LATE
 from anabranch.spark.lane.receive import Received, Round, gathered, rounds
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -45,6 +47,7 @@ from anabranch.spark.pack.parcels import (
     in_every_lane,
     pieces,
 )
+from anabranch.spark.pack.positions import Span
 from anabranch.spark.progress import LaneRecord, OperatorRecord, shown, shown_facts
 
 LEFT = "its replica was detached; it returns with a greater attachment number"
@@ -104,8 +107,27 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
     return Made(now.rows, sent, _record(now))
 
 
+def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+    """Note how far Kafka's partitions are read; refuse a reader that begins too late.
+
+    The driver cannot ask Spark where a reader begins, so it is left a mark: the next start
+    begins this checkpoint anew, with what the user has changed.
+    """
+    spans: dict[str, list[Span]] = {}
+    for one in parcels:
+        if one.facts is not None:
+            spans.setdefault(one.input, []).extend(one.facts.spans)
+    try:
+        now.lane.positions.take(spans)
+    except StateError:
+        if now.spec.exported is not None:
+            (Path(now.spec.exported).parent / TOO_LATE).touch()
+        raise
+
+
 def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     lane, spec = now.lane, now.spec
+    _take_positions(now, parcels)
     known = {status.name: status.attachment for status in now.first.inputs} | lane.gone
     # The inputs of the first step are complete; a later one must declare it.
     order = spec.order if lane.steps else replace(spec.order, newcomers=None)
@@ -143,9 +165,13 @@ def _round(now: _Trigger, one: Round) -> None:
         _quarantine_left(now, item)
     lane.steps += 1
     for name, attachment in one.detached:
-        if any(status.name == name for status in now.first.inputs):
+        inputs = [one for one in now.first.inputs if one.name == name]
+        if any(one.attachment > attachment for one in inputs):
+            continue  # it has returned before this entry was read
+        if inputs:
             _control(now, Detach(name))
         lane.gone[name] = attachment
+        lane.positions.forget(name)
         lane.steps += 1
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from anabranch.errors import ViolationError
 from anabranch.spark.pack.parcels import Facts, Parcel, Refused, in_every_lane
+from anabranch.spark.pack.positions import Span
 
 
 def refuse(
@@ -36,7 +37,13 @@ def require_none(refused: Sequence[Refused], *, strict: bool) -> None:
 
 
 def announced(
-    base: Parcel, lanes: int, rows: int, refused: Sequence[Refused], *, size: int = 0
+    base: Parcel,
+    lanes: int,
+    rows: int,
+    refused: Sequence[Refused],
+    *,
+    size: int = 0,
+    spans: Sequence[Span] = (),
 ) -> list[Parcel]:
     """A parcel for each lane: its input sent something; one of them has the facts."""
-    return in_every_lane(base, lanes, Facts(rows, tuple(refused), size))
+    return in_every_lane(base, lanes, Facts(rows, tuple(refused), size, tuple(spans)))

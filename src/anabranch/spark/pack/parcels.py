@@ -27,6 +27,7 @@ from anabranch.batch.parcel import pack, unpack
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.route import EVERY_LANE, Routing
 from anabranch.spark.pack.placement import lane_keys
+from anabranch.spark.pack.positions import Span
 
 PARCELS: Final = pa.schema(
     [
@@ -51,6 +52,7 @@ DATA: Final = "data"
 ATTACH: Final = "attach"
 DETACH: Final = "detach"
 PASS: Final = "pass"
+NOTE: Final = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,14 @@ class Refused:
 class Facts:
     """What a packer read of one input; counted once, by one lane.
 
-    `size` are the bytes of rows that came from a DataFrame, whose source decides how many.
+    `size` are the bytes of rows that came from a DataFrame, whose source decides how many;
+    `spans` are their offsets, if it is Kafka's.
     """
 
     rows: int
     refused: tuple[Refused, ...] = ()
     size: int = 0
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +86,8 @@ class Parcel:
 
     `log`, `file` and `part` are the order of parcels within an input and attachment.
     `guarantee` None: the input is complete.  `frontier` is that of the lane which sent the
-    parcel, where a stage before this one did.
+    parcel, where a stage before this one did.  `least`: elements of the latest attachment come
+    under this number, if not under a greater one.
     """
 
     lane: int
@@ -94,6 +99,7 @@ class Parcel:
     entry: str = DATA
     guarantee: int | None = None
     frontier: int | None = None
+    least: int | None = None
     facts: Facts | None = None
     batch: Batch | None = None
     places: pa.Table | None = None
@@ -101,6 +107,7 @@ class Parcel:
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "frontier",
+    "least",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"
@@ -187,8 +194,14 @@ def from_row(row: Mapping[str, Any], schema: ElementSchema, fetch: Fetch | None)
     )
 
 
-def _facts(rows: int, refused: Sequence[Mapping[str, Any]], size: int) -> Facts:
-    return Facts(rows, tuple(Refused(**one) for one in refused), size)
+def _facts(
+    rows: int,
+    refused: Sequence[Mapping[str, Any]],
+    size: int,
+    spans: Sequence[Mapping[str, Any]],
+) -> Facts:
+    found = tuple(Span(**one) for one in spans)
+    return Facts(rows, tuple(Refused(**one) for one in refused), size, found)
 
 
 def to_ipc(table: pa.Table) -> bytes:

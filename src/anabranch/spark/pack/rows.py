@@ -10,8 +10,8 @@ the replica, where it has a DataFrame of its own, cross as one number; a word on
 kind.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
+    NOTE,
     PARCEL_ROWS,
     PARCELS,
     Parcel,
@@ -35,6 +36,7 @@ from anabranch.spark.pack.parcels import (
     pieces,
     to_rows,
 )
+from anabranch.spark.pack.positions import Places, Span, without_consumed
 from anabranch.spark.pack.prefetch import prefetch
 from anabranch.spark.pack.spill import Depot, spilling
 from anabranch.spark.pack.streams import Stream
@@ -51,6 +53,21 @@ _UNNAMED = "(none)"
 _GATHERED_BYTES = 1 << 22
 _KIND_BITS = 2
 """Bits of a code that are the kind; the highest value is no kind."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a run that goes on knows of its DataFrames.
+
+    `consumed` is how far Kafka's partitions were read before this checkpoint; None: nobody
+    needs positions.  `attachments` are the numbers of replicas that left and returned.
+    """
+
+    consumed: Places | None = None
+    attachments: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING = Resumed()
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,7 @@ class RowsSpec:
     strict: bool = False
     depot: Depot | None = None
     columns: tuple[str, ...] = ()
+    resumed: Resumed = NOTHING
 
 
 def packed(
@@ -80,6 +98,7 @@ def packed(
     *,
     strict: bool = False,
     depot: Depot | None = None,
+    resumed: Resumed = NOTHING,
 ) -> "DataFrame":
     """The parcels of a stream."""
     names = tuple(name for name, _ in stream.copies)
@@ -92,6 +111,9 @@ def packed(
     tasks = slots(df.sparkSession) if stream.is_streaming else None
     df = df if tasks is None else df.coalesce(tasks)
     spec = replace(spec, columns=tuple(df.columns))
+    spec = replace(spec, resumed=resumed)
+    if not stream.has_positions:
+        spec = replace(spec, resumed=replace(resumed, consumed=None))
     return plainly_named(df).mapInArrow(partial(pack_rows, spec), spark_schema(PARCELS))
 
 
@@ -168,6 +190,10 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     lost: list[dict[str, Any]] = []
     each = max(ROW_BYTES, table.nbytes // max(1, table.num_rows))
     table = _decoded_codes(table, spec)
+    spans: dict[str | None, list[Span]] = {}
+    if spec.resumed.consumed is not None:
+        consumed = spec.resumed.consumed
+        table, spans = without_consumed(table, spec.order, spec.names, consumed)
     if table.column(REPLICA).null_count:
         nameless = pc.is_null(table.column(REPLICA))
         lost = _with_words(table.filter(nameless), spec.word).to_pylist()
@@ -187,12 +213,14 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     for name, mine in _by_name(whose, spec.names):
         batch = decoded.batch if mine is None else decoded.batch.take(mine)
         where = places if mine is None else take(places, mine)
-        base = _base(name, partition, part)
+        base = _base(spec, name, partition, part)
         parcels += pieces(base, batch, where, spec.lanes, spec.routing)
         counts[name] = len(batch)
     for row in refused:
         counts[row.replica] = counts.get(row.replica, 0) + 1
-    return parcels + _facts(spec, counts, refused, (partition, part, each))
+    found = {name or _UNNAMED: some for name, some in spans.items()}
+    counts = dict.fromkeys(found, 0) | counts
+    return parcels + _facts(spec, counts, refused, (partition, part, each), found)
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -227,22 +255,26 @@ def _facts(
     counts: dict[str, int],
     refused: list[Refused],
     place: tuple[str, int, int],
+    spans: dict[str, list[Span]],
 ) -> list[Parcel]:
     """What was read; `place` is the partition, the part of it, and the bytes of a row."""
     parcels: list[Parcel] = []
     partition, part, each = place
     for name, count in counts.items():
         mine = [row for row in refused if row.replica == name]
-        base = _base(name, partition, part)
+        base = _base(spec, name, partition, part)
         if name == _UNNAMED:
-            base = replace(base, entry="note")
-        parcels += announced(base, spec.lanes, count, mine, size=count * each)
+            base = replace(base, entry=NOTE)
+        size, own = count * each, spans.get(name, ())
+        parcels += announced(base, spec.lanes, count, mine, size=size, spans=own)
     return parcels
 
 
-def _base(name: str, partition: str, part: int) -> Parcel:
+def _base(spec: RowsSpec, name: str, partition: str, part: int) -> Parcel:
+    least = spec.resumed.attachments.get(name)
     # After all entries of the control log in this trigger.
-    return Parcel(lane=0, input=name, log=int(FOREVER_UNITS), file=partition, part=part)
+    last = int(FOREVER_UNITS)
+    return Parcel(lane=0, input=name, log=last, file=partition, part=part, least=least)
 
 
 def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]:

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
     "file": ("_metadata.file_path", "_metadata.row_index"),
-    "kafka": ("partition", "offset"),
+    "kafka": ("topic", "partition", "offset"),
 }
 """Named orders: the columns in which a source gives the position of a row."""
 
-_OF_KAFKA: Final = ("topic", "timestamp", "timestampType")
+_OF_KAFKA: Final = ("timestamp", "timestampType")
 """Columns of Kafka's source that describe a message and differ between copies."""
 
 _COPY: Final = "__order_"
@@ -86,6 +86,11 @@ class Stream:
     def is_streaming(self) -> bool:
         """Whether the DataFrame is a streaming one."""
         return bool(self.df.isStreaming)
+
+    @property
+    def has_positions(self) -> bool:
+        """Whether each row has its place in Kafka: an upgrade can go on after the last one."""
+        return self.ordering == ORDERS["kafka"]
 
     @property
     def ordered_by(self) -> str:
@@ -383,8 +388,8 @@ def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> No
         hint = "check the name"
         if ordering == ORDERS["kafka"]:
             hint = (
-                "order='kafka' is by the columns partition and offset of Spark's Kafka source: "
-                "keep both where you parse the value"
+                "order='kafka' is by the columns topic, partition and offset of Spark's Kafka "
+                "source: keep them where you parse the value"
             )
         message = (
             f"{where}: order: there is no column '{name}'; the DataFrame has {df.columns}; "

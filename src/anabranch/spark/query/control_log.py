@@ -13,6 +13,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     attach   a replica, with its guarantee; of one that is attached, a new guarantee
     detach   a replica leaves; it returns with a greater attachment number
     pass     a merge of copies with gaps does not wait for a replica until it has caught up
+    note     nothing: a trigger that takes it reaches all lanes
 
 Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
 that was found in one look (`together`), unless that is more than a trigger may take: then it is
@@ -34,7 +35,7 @@ from typing import Final
 
 from anabranch.sinks.json_file import read_json, write_json
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH, PASS
+from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH, NOTE, PASS
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
@@ -161,6 +162,11 @@ class ControlLog:
             length, modified = facts
             self._write([Entry(self._next, *whose, file, modified, length, **asdict(piece))])
 
+    def note(self) -> None:
+        """Let the next trigger reach all lanes, also if no row comes."""
+        with self._lock:
+            self._write([Entry(self._next, NOTE, "", 0)])
+
     @contextmanager
     def together(self, limit: int) -> Iterator[None]:
         """Write what is found meanwhile in as few files as the limit of a trigger permits."""
@@ -230,6 +236,8 @@ class ControlLog:
 
     def _note(self, entry: Entry) -> None:
         self._next = max(self._next, entry.log + 1)
+        if entry.entry == NOTE:
+            return
         is_gone = entry.entry == DETACH
         guarantee = None if is_gone else entry.guarantee
         before = self.members.get(entry.replica)

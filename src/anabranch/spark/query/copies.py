@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
 from anabranch.spark.pack.parcels import PARCELS
-from anabranch.spark.pack.rows import packed
+from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream
 from anabranch.spark.session.host import slots
@@ -130,12 +130,14 @@ class Copies:
         routing: Routing,
         *,
         strict: bool,
-        depot: Depot | None,
+        depot: Depot | None = None,
+        resumed: Resumed = NOTHING,
     ) -> "DataFrame":
         """The rows of all replicas, packed for the lanes, with the entries of a control log."""
         made: list[DataFrame] = []
         if self.stream is not None:
-            made.append(packed(self.stream, lanes, routing, strict=strict, depot=depot))
+            how: dict[str, Any] = {"strict": strict, "depot": depot, "resumed": resumed}
+            made.append(packed(self.stream, lanes, routing, **how))
         if entries is not None and self.inboxes:
             files = tuple(self._files(one) for one in self.inboxes)
             # What a trigger takes is one file of the log, and so one task: on one machine its

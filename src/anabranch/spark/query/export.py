@@ -62,18 +62,22 @@ class Export:
 
 @dataclass(frozen=True)
 class LaneReport:
-    """One lane: how many steps it has taken, how far it read the log, events it remembers."""
+    """One lane: how many steps it has taken, how far it read the log, events it remembers.
+
+    `positions` is how far Kafka's partitions were read.
+    """
 
     lane: int
     steps: int
     log: int
     live: int
+    positions: list[list[Any]]
 
     @classmethod
     def of(cls, number: int, lane: Lane) -> "LaneReport":
         """What a lane has."""
         live = sum(state.live for state in lane.states.values())
-        return cls(number, lane.steps, lane.log, live)
+        return cls(number, lane.steps, lane.log, live, lane.positions.to_list())
 
 
 def export_lanes(spark: "SparkSession", job: Export) -> tuple[list[LaneReport], int]:

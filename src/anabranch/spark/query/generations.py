@@ -11,16 +11,17 @@ of its log is lost, the exported lanes have what the run remembers.
 
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from anabranch.spark.lane.exported import LANES
+from anabranch.spark.lane.exported import LANES, TOO_LATE
 from anabranch.spark.query.control_log import CONSUMED, FOLDER
+from anabranch.spark.query.kafka import FILE as KAFKA
 from anabranch.spark.query.run_record import Run, home, last_entry
 
-_OWN: Final = (
-    "commits", "offsets", "metadata", "sources", "state", FOLDER, f"{FOLDER}.json", CONSUMED,
-)  # fmt: skip
+_SPARKS: Final = ("commits", "offsets", "metadata", "sources", "state")
+_OWN: Final = (*_SPARKS, FOLDER, f"{FOLDER}.json", CONSUMED, KAFKA)
 """What the first generation has in the checkpoint itself."""
 
 _LATER: Final = re.compile(r"generation-\d+")
@@ -34,7 +35,23 @@ def remove_former(checkpoint: Path, run: Run) -> None:
     old = [one for one in checkpoint.iterdir() if _LATER.fullmatch(one.name) and one != own]
     if run.generation:
         old += [own / LANES, *(checkpoint / name for name in _OWN)]
-    for path in old:
+    _remove(old)
+
+
+def begin_anew(own: Path) -> None:
+    """Drop what Spark has kept of a generation in which no reader has brought anything yet.
+
+    Spark keeps where a reader began, and would not read what the user has changed since.  That
+    is so if no trigger was begun, or the first was refused before it wrote anything.
+    """
+    is_void = (own / TOO_LATE).exists() or last_entry(own / "offsets") < 0
+    if (own / LANES).exists() and is_void and last_entry(own / "commits") < 0:
+        _remove([own / name for name in _SPARKS])
+        (own / TOO_LATE).unlink(missing_ok=True)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema
@@ -34,7 +34,6 @@ from anabranch.spark.frames import require_frame
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
 from anabranch.spark.lane.stage import in_lanes, in_lanes_once
-from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import Stream, elements
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.asked import Asked, case_named
@@ -450,17 +449,10 @@ class Merged:
             for number, one in enumerate(self.copies.inboxes)
         ]
 
-    def parcels(
-        self, entries: "DataFrame | None" = None, depot: Depot | None = None
-    ) -> "DataFrame":
+    def parcels(self, entries: "DataFrame | None" = None, **how: Any) -> "DataFrame":
         """The rows of all replicas, packed for the lanes; only addresses, with a depot."""
-        return self.copies.parcels(
-            entries,
-            self.lanes,
-            Routing.of(self.operator),
-            strict=self.asked.strict,
-            depot=depot,
-        )
+        routing, strict = Routing.of(self.operator), self.asked.strict
+        return self.copies.parcels(entries, self.lanes, routing, strict=strict, **how)
 
     def _view(self, view: str) -> "DataFrame":
         spec = self.spec(final=view == FINAL)

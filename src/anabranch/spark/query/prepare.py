@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anabranch.errors import StateError, UsageError
 from anabranch.sinks.contract import Sink
@@ -20,12 +20,14 @@ from anabranch.sinks.published import Ledger, missing, tail_of
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, PROGRESS, VIOLATIONS
 from anabranch.spark.lane.exported import LANES
 from anabranch.spark.lane.stage import escaped, in_lanes
+from anabranch.spark.pack.rows import Resumed
 from anabranch.spark.pack.spill import depot_for
-from anabranch.spark.query import remote
+from anabranch.spark.query import remote, sources
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
-from anabranch.spark.query.generations import remove_former
+from anabranch.spark.query.generations import begin_anew, remove_former
+from anabranch.spark.query.kafka import KafkaOffsets
 from anabranch.spark.query.lease import DriverLease
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
@@ -141,11 +143,15 @@ class Prepared:
         merged, entries = self.merged, None
         if self.home is not None:
             control = escaped(str(self.home / FOLDER))
-            reader = spark.readStream.schema(ENTRIES).option("cleanSource", "archive")
+            reader = sources.named(spark.readStream, is_named=self.run.named)
+            reader = reader.schema(ENTRIES).option("cleanSource", "archive")
             reader = reader.option("sourceArchiveDir", str(self.home / CONSUMED))
             reader = reader.option("maxFilesPerTrigger", 1)
             entries = reader.json(control)
-        parcels = merged.parcels(entries, writer.depot)
+        known = {} if self.home is None else KafkaOffsets.read(self.home).consumed
+        all_ = zip(self.run.replicas, self.run.attachments, strict=True)
+        resumed = Resumed(known, {name: number for name, number in all_ if number > 1})
+        parcels = merged.parcels(entries, depot=writer.depot, resumed=resumed)
         spec = replace(
             merged.spec(final=self.with_final),
             run=self.run.run,
@@ -173,6 +179,8 @@ class Prepared:
         try:
             start_workers(spark, self.run.lanes)
             self._record()
+            if self.home is not None:
+                begin_anew(self.home)
             self.remove_former()
             depot = depot_for(spark, self.folder)
             first = self.run.first_trigger
@@ -205,9 +213,18 @@ class Prepared:
             remote.record(self.run, self.far)
 
     def _is_behind(self, folder: Path) -> bool:
-        """Whether a folder does not know the run yet, or not its generation."""
+        """Whether a folder lacks the run, its generation, or its DataFrames."""
         known = runs.read(folder)
-        return known is None or known.generation < self.run.generation
+        if known is None or known.generation < self.run.generation:
+            return True
+        changed = ("replicas", "attachments", "left")
+        return any(getattr(known, name) != getattr(self.run, name) for name in changed)
+
+    def write_changes(self, log: ControlLog | None) -> None:
+        """Attach and detach the DataFrames that came and went since the last start."""
+        if log is not None and self.home is not None and self.run.named:
+            complete = self.merged.asked.assume_complete
+            sources.write_changes(self.run, log, self.home, complete=complete)
 
     def remove_former(self) -> None:
         """Remove what an upgrade left, as soon as nothing needs it any more."""
@@ -259,7 +276,7 @@ def prepare(
     merged = merged.continued(found)
     run = _run(merged, found, has_output=output is not None)
     if found is not None:
-        runs.require_same(found, run, output or place)
+        run = sources.changed(found, run, folder, output or place)
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
     if output is None:
         sinks.setdefault(LATE, f"{place}/{LATE}")
@@ -286,6 +303,7 @@ def prepare(
 
 def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
     payload, copies = merged.schema.payload, merged.copies
+    is_named = copies.stream is not None and sources.are_named(copies.stream)
     return runs.Run(
         run=found.run if found else runs.new_id(),
         lanes=merged.lanes,
@@ -299,13 +317,17 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         order=copies.ordered_by,
         policy=merged.policy,
         has_output=has_output,
+        positions=copies.stream is not None and copies.stream.has_positions,
+        named=is_named,
+        attachments=(1,) * len(copies.frames),
+        sources=sources.names_of(copies.stream) if copies.stream and is_named else {},
         key=() if merged.copies.key is None else merged.copies.key.names,
         payload=payload.serialize().to_pybytes().hex(),
         **(_generation(found) if found else {}),
     )
 
 
-def _generation(found: runs.Run) -> dict[str, int]:
+def _generation(found: runs.Run) -> dict[str, Any]:
     names = ("generation", "first_trigger", "begun")
     return {name: getattr(found, name) for name in names}
 

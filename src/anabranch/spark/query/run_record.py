@@ -18,7 +18,7 @@ checkpoint.  Until the first release there is one format; others are rejected by
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +31,7 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 FIXED: Final = {
     "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
@@ -41,12 +41,15 @@ FIXED: Final = {
     "columns": "",
     "inboxes": "",
     "key": "",
-    "replicas": "name= gives a DataFrame its name, and their order counts; ",
     "lifetimes": "events that are remembered would not meet their copies; ",
     "order": "rows that were consumed would be taken for new ones, or the reverse; ",
 }
 """What a restart may not change, with what its refusal adds; of the policy all but
 `violations`."""
+
+_TUPLES: Final = (
+    "columns", "founders", "inboxes", "replicas", "lifetimes", "key", "attachments", "left",
+)  # fmt: skip
 
 _TEMPORARY: Final = f".{FILE}."
 
@@ -60,7 +63,9 @@ class Run:
     one event in each replica.  `has_output`: the records of the triggers are in an output
     folder, not in the checkpoint.  `payload` is the schema of the payload, as Arrow serialises
     it, in hexadecimal.  `begun` is the last trigger that was begun before this generation: it
-    may have left a record.
+    may have left a record.  `positions`: the rows of its DataFrames have places in Kafka.
+    `named`: its sources have names, so that DataFrames may come and go; `attachments` are the
+    numbers of `replicas`, `left` those that are gone, `sources` the names by replica.
     """
 
     run: str
@@ -76,6 +81,11 @@ class Run:
     policy: str = "default"
     has_output: bool = False
     key: tuple[str, ...] = ()
+    positions: bool = False
+    named: bool = False
+    attachments: tuple[int, ...] = ()
+    left: tuple[str, ...] = ()
+    sources: dict[str, list[str]] = field(default_factory=dict)
     payload: str = ""
     generation: int = 0
     first_trigger: int = 0
@@ -297,7 +307,7 @@ def from_text(text: str, path: Path | str) -> Run:
     try:
         fields = json.loads(text)
         require_format(path, fields["format"], FORMAT)
-        for name in ("columns", "founders", "inboxes", "replicas", "lifetimes", "key"):
+        for name in _TUPLES:
             fields[name] = tuple(fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"

@@ -29,12 +29,14 @@ from anabranch.spark.query.control_log import (
     read_entries,
 )
 from anabranch.spark.query.follow import INTERVAL, Follower
+from anabranch.spark.query.kafka import EndsNoted
 from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_commit
 from anabranch.spark.query.shares import ShareWarner
+from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session.connect import is_connect
@@ -82,6 +84,8 @@ class RunningQuery:
         self._warner = Warner(prepared.merged.schema.time)
         self._budget = BudgetWarner(prepared.limit)
         self._duplicates = DuplicateWarner(prepared.merged.copies.keep_duplicates)
+        home = prepared.home if prepared.run.positions else None
+        self._ends = None if home is None else EndsNoted(home)
         self.query: StreamingQuery | None = None
         self.late = prepared.late
         self.totals = self._read_totals()
@@ -195,8 +199,14 @@ class RunningQuery:
         """Count what was written last; notify the sinks of what Spark has committed."""
         if self._follower is not None and all(one.failure is None for one in self._pollers):
             self._follower.look()
+        self._note_ends(last=True)
         self._notify_committed()
         self._writer.publish()
+
+    def _note_ends(self, *, last: bool = False) -> None:
+        """Note how far Kafka's sources are: an upgrade needs all of their partitions."""
+        if self._ends is not None:
+            self._ends.note(self.query, last=last)
 
     def publish(self) -> None:
         """Publish now what Spark has committed; by itself that happens every `roll`."""
@@ -220,24 +230,14 @@ class RunningQuery:
         remote = is_connect(spark)
         watches = self._prepared.watches(self._control)
         pause = to_seconds(interval, option="interval") if watches and not once else None
+        self._prepared.write_changes(self._control)
         _advance(watches)
         if remote:
             self._require_reachable(spark, watches)
         self._writer.open(self.run)
         self._notify_committed()
-        rows = self._prepared.rows(spark, self._writer)
-        stream = rows.writeStream.foreachBatch(
-            _written(self._writer) if remote else self._write
-        )
-        stream = stream.option("checkpointLocation", self._prepared.spark_checkpoint)
-        stream = stream.queryName(self.name)
-        stream = (
-            stream.trigger(availableNow=True)
-            if once
-            else stream.trigger(processingTime=interval)
-        )
-        with shuffled_into(spark, self._prepared.run.lanes):
-            self.query = stream.start()
+        with as_recorded(spark, is_named=self._prepared.run.named):
+            self.query = self._start_query(spark, once=once, interval=interval)
         self._lock.is_active = lambda: ending.is_active(self.query)
         if isinstance(self._lock, DriverLease):
             self._poll(self._lock.renew, BEAT)
@@ -251,6 +251,21 @@ class RunningQuery:
             self._poll(lambda: self._wait_no_longer(patience), INTERVAL)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
+
+    def _start_query(
+        self, spark: "SparkSession", *, once: bool, interval: str
+    ) -> "StreamingQuery":
+        rows = self._prepared.rows(spark, self._writer)
+        write = _written(self._writer) if is_connect(spark) else self._write
+        stream = rows.writeStream.foreachBatch(write).queryName(self.name)
+        stream = stream.option("checkpointLocation", self._prepared.spark_checkpoint)
+        stream = (
+            stream.trigger(availableNow=True)
+            if once
+            else stream.trigger(processingTime=interval)
+        )
+        with shuffled_into(spark, self._prepared.run.lanes):
+            return stream.start()
 
     def _look(self, watches: Sequence[InboxWatch]) -> None:
         _advance(watches)
@@ -316,6 +331,7 @@ class RunningQuery:
         else:
             self._keep_totals()
             self.totals.add(records, trigger, at=wall_clock())
+        self._note_ends()
         self._warner.warn(self.totals)
         self._duplicates.warn(self.totals)
         if self.totals.last is not None:

@@ -10,9 +10,11 @@ while the run continues.
 `seq`, trigger numbers, totals and output continue.  A trigger that was started and not
 committed is retried in the new lanes, with the same input and the same number.
 
-Only a run whose replicas are all in inboxes can change its lanes: our control log has what was
-consumed.  How far a DataFrame was read is known to Spark's own source alone, and no new
-checkpoint can be given that.
+What was consumed must be known: of inboxes our control log has it, of DataFrames the lanes if
+the rows have their places in Kafka (`order="kafka"`).  Readers go on where
+`ab.starting_offsets` shows; rows before it are skipped, a reader that begins later is refused.
+How far any other DataFrame was read is known to Spark's own source alone, and no new checkpoint
+can be given that.
 """
 
 import os
@@ -31,11 +33,13 @@ from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
 from anabranch.operators.union import UnionOperator
-from anabranch.spark.lane.exported import LANES, lane_file
+from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file
+from anabranch.spark.pack.positions import Positions, begun_anew
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import FOLDER, ControlLog
 from anabranch.spark.query.ending import explain
 from anabranch.spark.query.export import Export, LaneReport, export_lanes
+from anabranch.spark.query.kafka import KafkaOffsets
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.session.start import session
 from anabranch.spark.write.reports import local
@@ -61,8 +65,9 @@ def upgrade(
     """Give a run that has been stopped another number of lanes; then start it as before.
 
     Refused while it runs.  With as many lanes as the run has it does nothing: it may be called
-    again after a kill.  `spark` is the session to work in; without it the one that runs, or a
-    new one.
+    again after a kill.  DataFrames of Kafka (`order="kafka"`) are read on from where
+    `ab.starting_offsets` shows.  `spark` is the session to work in; without it the one that
+    runs, or a new one.
     """
     return upgrade_in(lambda: spark or session(), checkpoint, lanes)
 
@@ -83,7 +88,7 @@ def upgrade_in(
         run = runs.read(folder)
         assert run is not None, f"{folder / runs.FILE} is gone"
         _require_possible(folder, run, lanes)
-        if lanes == run.lanes:
+        if lanes == run.lanes and not is_refused(folder, run):
             return Upgraded(str(folder), lanes, lanes, 0, run.first_trigger)
         return _upgrade(start(), folder, run, lanes)
     finally:
@@ -107,6 +112,11 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
     shutil.rmtree(attempt)
     log = ControlLog(runs.home(folder, run) / FOLDER)
     log.carry_over(target / FOLDER, former[0].log)
+    if run.replicas or run.lifetimes:
+        # Spark may begin with triggers without rows; lanes must read what they begin with.
+        ControlLog(target / FOLDER).note()
+    known = begun_anew(Positions.from_list(one.positions) for one in former)
+    KafkaOffsets(known.last, KafkaOffsets.read(runs.home(folder, run)).ends).write(target)
     then = replace(
         run,
         lanes=lanes,
@@ -153,17 +163,36 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
     if lanes < 1:
         message = f"ab.upgrade: lanes is {lanes}; a merge has at least one lane"
         raise UsageError(message)
-    if run.lifetimes or not run.inboxes:
-        message = (
-            f"ab.upgrade: {folder}: this run reads DataFrames; how far they were read is known "
-            "to Spark's own checkpoint alone, so that a new one would begin at the beginning; "
-            "only runs of inboxes can change their lanes"
-        )
-        raise UsageError(message)
+    if run.replicas or run.lifetimes or not run.inboxes:
+        _require_resumable(folder, run)
     if run.generation == 0 and runs.last_entry(folder / "commits") < 0:
         message = (
             f"ab.upgrade: {folder}: nothing has been merged here yet; start a new run in new "
             f"folders with lanes={lanes}"
+        )
+        raise StateError(message)
+
+
+def is_refused(folder: Path, run: runs.Run) -> bool:
+    """Whether the last trigger was refused since a reader begins too late; it wrote nothing."""
+    return (runs.home(folder, run) / TOO_LATE).exists()
+
+
+def _require_resumable(folder: Path, run: runs.Run) -> None:
+    """Refuse DataFrames whose readers cannot go on in a new checkpoint of Spark's."""
+    if not run.positions:
+        message = (
+            f"ab.upgrade: {folder}: this run reads DataFrames; how far they were read is known "
+            "to Spark's own checkpoint alone, so that a new one would begin at the beginning; "
+            "only inboxes, and rows of Kafka with order='kafka', can change their lanes"
+        )
+        raise UsageError(message)
+    begun, committed = runs.last_begun(folder, run), runs.last_commit(folder, run)
+    if begun > committed and not is_refused(folder, run):
+        message = (
+            f"ab.upgrade: {folder}: trigger {begun} was begun and not committed, and only this "
+            "checkpoint can repeat it with the same rows; start the merge once more, with "
+            "once=True, then upgrade"
         )
         raise StateError(message)
 
