@@ -36,7 +36,7 @@ listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{control}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 log.dirs={folder}/log
-num.partitions=1
+num.partitions={partitions}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
@@ -67,8 +67,11 @@ def source_jars() -> list[Path]:
 
 
 @contextlib.contextmanager
-def broker(folder: Path) -> Iterator[Broker]:
-    """A broker that keeps its log in the folder, and ends with the block."""
+def broker(folder: Path, *, partitions: int = 1) -> Iterator[Broker]:
+    """A broker that keeps its log in the folder, and ends with the block.
+
+    A topic that is written for the first time has so many partitions.
+    """
     jars = CACHE / "broker"
     if not list(jars.glob("kafka_2.13-*.jar")):
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -77,7 +80,8 @@ def broker(folder: Path) -> Iterator[Broker]:
         _maven("-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
     port, control = _free_port(), _free_port()
     settings = folder / "broker.properties"
-    settings.write_text(SETTINGS.format(port=port, control=control, folder=folder))
+    ports = {"port": port, "control": control}
+    settings.write_text(SETTINGS.format(**ports, folder=folder, partitions=partitions))
     java = [*JAVA, "-cp", f"{jars}/*"]
     form = [*java, "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg"]
     subprocess.run([*form, "-c", str(settings)], check=True, capture_output=True)
