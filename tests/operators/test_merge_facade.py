@@ -44,7 +44,7 @@ def test_a_merge_of_any_case_and_policy_comes_back_from_its_parts(case, text):
     assert (read.inputs, read.case) == (merge.inputs, merge.case)
     assert (read.frontier, read.live, read.pending) == (merge.frontier, merge.live, 0)
     other = Policy(stable_lag=policy.stable_lag + 1)
-    with pytest.raises(StateError, match=r"begun as case .*asked to go on as .* with stable"):
+    with pytest.raises(StateError, match=r"started as case .*this merge is .* with stable"):
         from_parts(merge.parts().written, case, SCHEMA, other)
 
 
@@ -67,7 +67,7 @@ def test_a_state_of_another_case_is_refused_by_name():
     parts = open_merge(R4, SCHEMA).parts().written
     with pytest.raises(StateError, match="the state is 'anabranch merge' version 2"):
         from_parts(parts, MergeCase.R1, SCHEMA)
-    with pytest.raises(StateError, match=r"begun as case R4 .* go on as R3"):
+    with pytest.raises(StateError, match=r"started as case R4 .* this merge is R3"):
         from_parts(parts, R3, SCHEMA)
     parts = open_merge(R3, SCHEMA, Policy.parse("inserts=leader")).parts().written
     with pytest.raises(StateError, match=r"the policy inserts=leader, .* with default"):

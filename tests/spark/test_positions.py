@@ -19,7 +19,7 @@ from anabranch.batch.schema import REPLICA
 from anabranch.errors import StateError
 from anabranch.model import Insert
 from anabranch.spark.pack.parcels import ATTACH, CURRENT, DETACH
-from anabranch.spark.pack.positions import Positions, Span, begun_anew, without_consumed
+from anabranch.spark.pack.positions import Positions, Span, restarted, without_consumed
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.kafka import EndsNoted, KafkaOffsets, ends_of, starting_offsets
 
@@ -68,7 +68,7 @@ class Reader:
         stale = Positions(
             dict(list(self.lane.last.items())[:1])
         )  # of a lane that counts nothing
-        self.lane = begun_anew([stale, self.lane])
+        self.lane = restarted([stale, self.lane])
         self.consumed = dict(self.lane.last)
 
 
@@ -156,7 +156,7 @@ def test_rows_of_a_replica_that_returns_do_not_wait_for_the_log() -> None:
 
 
 def test_a_replica_that_left_begins_anew() -> None:
-    lane = begun_anew([Positions({("east", "orders", 0): 7, ("west", "orders", 0): 7})])
+    lane = restarted([Positions({("east", "orders", 0): 7, ("west", "orders", 0): 7})])
     lane.forget("west")
     lane.take({"west": [Span("orders", 0, 9, 9)]})
     assert lane.last["west", "orders", 0] == 9

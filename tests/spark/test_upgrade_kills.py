@@ -28,7 +28,7 @@ from anabranch.spark.query import run_record as runs
 from anabranch.spark.query import upgrade as upgrades
 from anabranch.spark.query.consumed import consumed
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
-from anabranch.spark.query.generations import begin_anew, remove_former
+from anabranch.spark.query.generations import remove_former, restart_generation
 from anabranch.spark.query.kafka import KafkaOffsets, starting_offsets
 from anabranch.spark.query.lock import DriverLock
 from anabranch.testing.in_lanes import Parts
@@ -278,7 +278,7 @@ def test_a_generation_without_a_commit_begins_anew_if_its_readers_began_too_late
             world.note("offsets", number, home)
         if mark:
             (home / TOO_LATE).touch()
-        begin_anew(home)
+        restart_generation(home)
         assert began.exists() is kept
         shutil.rmtree(home / "sources", ignore_errors=True)
     assert (home / LANES).exists()
@@ -286,7 +286,7 @@ def test_a_generation_without_a_commit_begins_anew_if_its_readers_began_too_late
     world.note("commits", 0, home)
     began.mkdir(parents=True)
     (home / TOO_LATE).touch()
-    begin_anew(home)
+    restart_generation(home)
     assert began.exists(), "Spark has committed what was read"
     assert upgrades.is_refused(world.checkpoint, run), "so the same lanes are upgraded too"
 

@@ -2,7 +2,7 @@
 
 `Bounds` names its sources and has a set of pairs for each two of them; the diagonal bounds the
 disorder of a source.  `Alike` is the same for any number of sources that are all alike, named
-or not.  Both are frozen, checked when they are made, and say
+or not.  Both are frozen, validated when they are made, and have
 
 * `latency`: how long a row of a source is under way at most;
 * `fifo`: rows of a source arrive in the order of emission, and are emitted one after the other
@@ -217,7 +217,7 @@ class Alike:
         return reduce_pairs(self.others)
 
     def needs_timeout(self, sources: int | None = None) -> bool:
-        """As `Bounds.needs_timeout`, for so many sources; without a number, for several."""
+        """As `Bounds.needs_timeout`, for this number of sources; without one, for several."""
         if self.delay is not None or self.timeout is not None:
             return False
         sets = [self.effective_own]

@@ -2,7 +2,7 @@
 
     disorder          at most so far behind the greatest time of its source: Spark, Flink
     delay             timestamps, and a bound on arrival less time
-    duplicates        sorted, with so many rows of one time at most (3.1)
+    duplicates        sorted, with a bound on the rows of one time (3.1)
     global_counter    times are numbers from one counter (4.1)
     sensors           local clocks, at most so far from a common one (4.2)
     slack             Aurora: a wait before a window is closed (8)
@@ -26,7 +26,7 @@ from anabranch.errors import UsageError
 
 
 def disorder(units: int, *, timeout: int | None = None) -> Alike:
-    """A row is at most so many units behind the greatest time that its source has shown.
+    """A row is at most `units` behind the greatest time that its source has shown.
 
     The heartbeat is the greatest time less `units` and one, the stable the greatest less
     `units`, as the watermark of Spark and Flink.  Disorder is counted where rows arrive, so
@@ -45,9 +45,9 @@ def delay(units: int, *, disorder: int | None = None, timeout: int | None = None
 
 
 def duplicates(most: int, *, latency: int = 0) -> Alike:
-    """Sorted rows, at most so many of the same time.
+    """Sorted rows, at most `most` of the same time.
 
-    That is (most - 1 rows, 0): the first row, and so many behind it (H7).
+    That is (most - 1 rows, 0): the first row, and most - 1 behind it (H7).
     """
     if most < 1:
         message = f"duplicates: at most {most} rows of one time; expected 1 or more"

@@ -125,7 +125,7 @@ class Estimate:
 
 
 MOST_PAIRS = 12
-"""Skew between sources is measured up to so many of them."""
+"""Skew between sources is measured up to this number of sources."""
 
 
 def estimate(

@@ -34,7 +34,7 @@ def group_alike(bounds: Alike) -> Alike:
     if own and not others:
         message = (
             "sources that are alike have a disorder, but no bound between two of them, so "
-            "nothing can be said of a group; give others=, or take the group for the source: "
+            "nothing is known of a group; give others=, or take the group for the source: "
             "then the bounds are those of all its rows together"
         )
         raise UsageError(message)

@@ -39,7 +39,7 @@ from anabranch.errors import UsageError
 
 Cause: TypeAlias = Literal["exceeded", "lowered", "quantile"]
 KEPT_CHANGES: Final = 200
-"""So many changes are kept in the trail; all are counted."""
+"""The number of changes that the trail keeps; all are counted."""
 _RECENT: Final = 50
 _FINE: Final = 5
 """Each power of two has 2^5 buckets of estimates: quantiles are at most 3 % too great."""

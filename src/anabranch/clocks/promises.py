@@ -92,7 +92,7 @@ class Counts:
         return sum(map(len, self.by_unit.values()))
 
     def see(self, unit: int, after: int, upto: int, rows: int) -> list[tuple[int, int]]:
-        """So many rows of a source came in a tick; what is complete, as (due, value)."""
+        """Count `rows` rows of a source in a tick; what is complete, as (due, value)."""
         left, done = [], []
         for count in self.by_unit.get(unit, ()):
             count.remaining -= rows if count.after <= after else 0

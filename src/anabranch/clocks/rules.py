@@ -1,4 +1,4 @@
-"""Bounds as a clock uses them: which promises a line of a summary makes, to whom, and when.
+"""Bounds as a clock uses them: which promises a line of a summary makes, for what and when.
 
 Lines come by *key* (a source); heartbeats are kept by *unit* (a source, or a group of them).
 Latency is added to the waits here, once, for the unit that is promised about (Lemma 3.1).

@@ -167,7 +167,7 @@ def _read(
     if (kind, version) != (KIND, VERSION):
         message = (
             f"clock: part {name!r} is {kind!r} version {version}, this program reads {KIND!r} "
-            f"version {VERSION}; continue with the version that wrote it, or start anew"
+            f"version {VERSION}; continue with the version that wrote it, or start a new run"
         )
         raise StateError(message)
     if mark is not None and header["mark"] != mark:

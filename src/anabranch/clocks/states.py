@@ -6,7 +6,7 @@
     blocked    rows wait that were not read: its heartbeat stands still
 
 Silence is what was looked at and found empty.  Down time and long triggers are none: where
-nobody looked for longer than `idle_after`, silence begins anew with the next look, and a
+there was no look for longer than `idle_after`, silence begins with the next look, and a
 source whose rows wait is never silent.  All is a pure function of what is handed in.
 
 Papers: Heartbeats 3.4, with erratum H18; D8, D13.

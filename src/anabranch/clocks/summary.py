@@ -30,7 +30,7 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
 from anabranch.errors import UsageError
 
 BUCKETS: Final = 64
-"""At most so many buckets of a histogram have rows."""
+"""The number of buckets of a histogram that may have rows."""
 
 Names: TypeAlias = tuple[str, ...]
 

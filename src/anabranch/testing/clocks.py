@@ -128,7 +128,7 @@ def _is_after(first: SentRow, later: SentRow, *, fifo: bool) -> bool:
 
 
 def breaches(rows: Sequence[SentRow], bounds: Bounds) -> list[tuple[SentRow, SentRow, Pair]]:
-    """Each row, a later one and the pair that the later one breaks; as the bounds say."""
+    """Each row, a later one and the pair that the later one breaks; by the bounds."""
     sent = sorted(rows, key=lambda row: row.number)
     found = []
     matrix = bounds.effective

@@ -5,7 +5,7 @@ leaves or is in conflict only if one of these holds; each has its own list:
 
     due        it starts in [f, t): half frozen from now on; or it ends before t on the output,
                and is frozen or lengthened.  One entry per event: its start, then its end; of a
-               bag the smallest open end of anybody.
+               bag the smallest open end of any replica.
     pending    of that replica: it gives the event another, earlier end than the output, and
                that end is before t (a tombstone: at once); or it contradicts a bag.
     passed     of that replica: the output promised the event before, and the replica has never
@@ -14,8 +14,8 @@ leaves or is in conflict only if one of these holds; each has its own list:
 
 So a visit is paid for by the insert, the adjust or the removal that made the entry; an event
 that lives long and is not disputed costs nothing, whatever the number of stables.  Entries are
-not taken back when they become untrue: whoever visits asks again.  A list that is more than
-half untrue is made anew.
+not removed when they become stale: each visit checks again.  A list of which more than half is
+stale is rebuilt.
 
 Papers: none; LMerge IV-D visits all half frozen nodes at every stable.
 """
@@ -34,7 +34,7 @@ from anabranch.operators.merge.layout import BAG, CONFLICT, ENDS, HALF_FROZEN, O
 from anabranch.operators.state.due_queue import DueQueue
 from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 
-# Lists shorter than this are not worth being made anew.
+# Lists shorter than this are not worth a rebuild.
 _SMALL: Final = 1_024
 
 
@@ -109,7 +109,7 @@ class Agenda:
                 heap.push(time[mine], ids[mine])
 
     def tidy(self, nodes: Nodes, frontier: int) -> None:
-        """Make lists anew that are mostly untrue."""
+        """Rebuild the lists that are mostly stale."""
         limit = 2 * nodes.live + _SMALL
         if len(self.due) > limit:
             _tidy(self.due, nodes, ABSENT, frontier)

@@ -7,11 +7,12 @@ For each bag that a move of the frontier concerns, `visit_bags` does in columns 
     then an end before the stable that is too many takes the smallest that is wanted,
     then, if the identity is still free, removals and inserts make the counts equal.
 
-What the output has promised stays (L4), and what the decider need not know counts on neither
-side (`heed`, L9).  Then the bag is frozen and leaves, or `schedule_bags` notes when to look at
-it again: at the smallest open end of anybody, and for every replica that contradicts it.
+What the output has promised stays (L4), and what the deciding replica need not know counts on
+neither side (`heed`, L9).  Then the bag is frozen and leaves, or `schedule_bags` notes when to
+look at it again: at the smallest open end of any replica, and for every replica that
+contradicts it.
 
-The kernels stop when there is no room for the next bag, and can go on from there.
+The kernels stop when there is no room for the next bag, and can be resumed there.
 
 Papers: LMerge IV-E, Algorithm R4, lines 16 to 30, with errata L4, L9, L11, L14 and L15; D5.
 """
@@ -42,7 +43,7 @@ from anabranch.operators.merge.bags import (
 from anabranch.operators.merge.layout import BAG, CONFLICT, DONE, ENDS, OUT
 from anabranch.operators.merge.reconcile import (
     GAPS,
-    Deciders,
+    Deciding,
     Found,
     Scope,
     count_gaps,
@@ -68,13 +69,13 @@ class Scratch(NamedTuple):
 
 
 def scratch_for(events: int) -> Scratch:
-    """Room for identities with so many events."""
+    """Buffers for identities with `events` events."""
     return Scratch(np.empty((2, max(64, events)), np.int64), np.zeros(2, np.int64))
 
 
 @part
 def is_room(bags: Bags, scratch: Scratch, events: int) -> bool:
-    """Whether an identity with so many events can be visited."""
+    """Whether an identity with `events` events can be visited."""
     return has_room(bags, 2 * events) and events <= scratch.bags.shape[1]
 
 
@@ -83,7 +84,7 @@ def visit_bags(
     nodes: Ints,
     begin: int,
     scope: Scope,
-    deciders: Deciders,
+    deciding: Deciding,
     rows: Ints,
     changed: Ints,
     missing: Ints,
@@ -97,9 +98,9 @@ def visit_bags(
         start, flags = rows[node, START], rows[node, FLAGS]
         if flags & DONE:
             continue
-        who = fullest(bags, rows, node, deciders, scope)
-        guarantee = deciders.guarantee[who]
-        have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + deciders.replica[who]]
+        who = fullest(bags, rows, node, deciding, scope)
+        guarantee = deciding.guarantee[who]
+        have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + deciding.replica[who]]
         if not is_room(bags, scratch, total(bags, have) + total(bags, want)):
             return k
         is_free = start >= scope.frontier
@@ -118,7 +119,7 @@ def visit_bags(
             changed[node >> BLOCK_BITS] = scope.mark
         last, removed = last_end(bags, bags.records[record, OUT_BLOCK]), want != ABSENT
         if scope.gaps and is_free and last != ABSENT:
-            count_gaps(rows, bags, node, deciders, found)
+            count_gaps(rows, bags, node, deciding, found)
         flags = pass_by(rows, node, flags, last, removed, scope, missing, found)
         rows[node, FLAGS] = flags
     return nodes.size
@@ -142,22 +143,22 @@ def find_differences(
     compare_from(bags, have, want, since, skipped, scratch)
     if is_unsure(start, guarantee, scope) and not (is_free and removed):
         spare(bags, record, guarantee, scratch)
-    # A removal before its guarantee a decider may have wrongly (L9).
+    # A removal before its guarantee a deciding replica may have wrongly (L9).
     if scope.gaps and not is_free and not (removed and start >= since):
         forgive(scratch, EXTRA, LACK)
         forgive(scratch, LACK, EXTRA)
 
 
 @part
-def fullest(bags: Bags, rows: Ints, node: int, deciders: Deciders, scope: Scope) -> int:
+def fullest(bags: Bags, rows: Ints, node: int, deciding: Deciding, scope: Scope) -> int:
     """Who decides on an identity: the most open events, but who removed all goes first.
 
-    The reference is `reference.r4.MergeR4._decider`.
+    The reference is `reference.r4.MergeR4._deciding`.
     """
     start, best, most = rows[node, START], 0, -1
-    for k in range(deciders.replica.size):
-        at = rows[node, ENDS + deciders.replica[k]]
-        since = min(int(scope.frontier), int(deciders.guarantee[k]))
+    for k in range(deciding.replica.size):
+        at = rows[node, ENDS + deciding.replica[k]]
+        since = min(int(scope.frontier), int(deciding.guarantee[k]))
         if at == ABSENT:
             continue
         last = last_end(bags, at)
@@ -178,11 +179,11 @@ def fullest(bags: Bags, rows: Ints, node: int, deciders: Deciders, scope: Scope)
 
 @kernel
 def heed(bags: Bags, have: int, want: int, guarantee: int, scope: Scope) -> tuple[int, int]:
-    """Of a half-frozen bag, what the decider and the output need not agree on (L9, D5).
+    """The part of a half-frozen bag that need not agree with the deciding replica (L9, D5).
 
-    Ends before the first number returned count on neither side; of the decider's others, the
-    second is how many are left out, the smallest first: the output has no event for them, and
-    they end before the decider's guarantee.
+    Ends before the first number returned count on neither side; of the deciding replica's
+    others, the second is how many are left out, the smallest first: the output has no event for
+    them, and they end before the deciding replica's guarantee.
     """
     since = min(int(scope.frontier), int(guarantee))
     if guarantee <= scope.frontier:
@@ -266,7 +267,7 @@ def forgive(scratch: Scratch, more: int, fewer: int) -> None:
 
 @part
 def is_denied(scratch: Scratch, frontier: int) -> bool:
-    """Whether the decider cannot have promised what an output at this frontier has."""
+    """Whether the deciding replica cannot have promised what an output at this frontier has."""
     extras, lacks = scratch.counts[EXTRA], scratch.counts[LACK]
     return bool(
         extras != lacks
@@ -351,7 +352,7 @@ def publish_bags(
     nodes: Ints,
     begin: int,
     scope: Scope,
-    deciders: Deciders,
+    deciding: Deciding,
     rows: Ints,
     bags: Bags,
     scratch: Scratch,
@@ -361,8 +362,8 @@ def publish_bags(
     A bag gets as many events as the fullest replica has, with the ends that this replica gives
     them; the end of the first credited insert comes before the others.
     `scope` is the first move of this step, or has the time ABSENT.  Of what starts before it
-    only events of the one decider are published: the rest would be removed at once, unless the
-    decider was promoted and need not know it.
+    only events of the one deciding replica are published: the rest would be removed at once,
+    unless the deciding replica was promoted and need not know it.
     """
     for k in range(begin, nodes.size):
         node, record = nodes[k], rows[nodes[k], OUT]
@@ -371,8 +372,8 @@ def publish_bags(
         start = rows[node, START]
         best = rows[node, ENDS + bags.records[record, CREDITED_BY]]
         decides = start < scope.time and not scope.gaps
-        if decides and not is_unsure(start, deciders.guarantee[0], scope):
-            best = rows[node, ENDS + deciders.replica[0]]
+        if decides and not is_unsure(start, deciding.guarantee[0], scope):
+            best = rows[node, ENDS + deciding.replica[0]]
         else:
             for column in range(ENDS, rows.shape[1]):
                 if total(bags, rows[node, column]) > total(bags, best):
@@ -395,9 +396,9 @@ def publish_bags(
 def schedule_bags(
     nodes: Ints, frontier: int, rows: Ints, bags: Bags, dues: Ints, pends: Ints
 ) -> tuple[int, int]:
-    """When to look at half-frozen bags again, and for whom; how many of both.
+    """When to visit half-frozen bags again, and for which replica; how many of both.
 
-    Nothing happens to a bag before the smallest end, of anybody, that is not behind the
+    Nothing happens to a bag before the smallest end, of any replica, that is not behind the
     frontier; except that a replica contradicts it already, which counts when it decides.
     """
     listed, pended = 0, 0

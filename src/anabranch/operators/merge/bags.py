@@ -66,7 +66,7 @@ def no_bags() -> Bags:
 
 
 def with_room(bags: Bags, events: int = 0, records: int = 0) -> Bags:
-    """The same with room for what one visit may add, and for so many events and bags more."""
+    """The same with room for one visit, and for `events` and `records` more."""
     used, largest = int(bags.heads[_USED]), int(bags.heads[_LARGEST])
     size = used + (64 << largest) + 16 * events + _FIRST_ROOM
     records += int(bags.heads[_RECORDS]) + _FIRST_ROOM
@@ -417,7 +417,7 @@ class Nodes(Events):
         return np.flatnonzero(self.rows[: self.used, FLAGS] & (LIVE | BAG) == LIVE | BAG)
 
     def make_room_in_bags(self, events: int = 0, records: int = 0) -> None:
-        """For what one visit may add, and for so many events and bags more."""
+        """Reserve room for one visit, and for `events` and `records` more."""
         self.bags = with_room(self.bags, events, records)
 
     def remove_replica(self, replica: int) -> None:

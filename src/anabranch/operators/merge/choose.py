@@ -11,8 +11,8 @@ declared by sources, enforced by operators such as cleanse, or inferred through 
 * Asking for a case is a declaration on behalf of replicas that declare nothing.  It does not
   overrule one that declares what it promises.
 
-`WRONG` says what becomes of declarations that are not true: which the merge detects, by which
-reason, and where it cannot.
+`WRONG` lists the effects of false declarations: which ones the merge detects, by which reason,
+and which ones it cannot detect.
 
 Papers: LMerge IV-G, V-C; errata X3, L6, D4, D20.
 
@@ -58,7 +58,7 @@ Declared = Mapping[str, StreamProperties | None]
 class Choice:
     """The case, the reason, and what each cheaper case still needs.
 
-    `was_asked`: somebody named the case.
+    `was_asked`: the user named the case.
     """
 
     case: MergeCase

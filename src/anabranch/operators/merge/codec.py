@@ -131,7 +131,7 @@ def new_state(schema: ElementSchema, control: Control) -> MergeState:
 
 
 def node_table(state: MergeState, ids: Ints) -> pa.Table:
-    """These rows, without what their payloads tell."""
+    """These rows, without the columns that follow from their payloads."""
     rows = state.nodes.rows[ids]
     is_bag = rows[:, FLAGS] & BAG != 0
     rows[np.ix_(is_bag, [OUT, *range(ENDS, rows.shape[1])])] = ABSENT
@@ -282,7 +282,7 @@ def _made(shares: Sequence[Share]) -> MergeState:
     if made.is_governed:
         made.highest = np.max([one.highest for one in states], axis=0)
     if len({one.view for one in states}) > 1:
-        made.view = View()  # whom the policy asks is found again in the next step
+        made.view = View()  # the policy selects its replicas again in the next step
     _fill(made, shares, empty)
     names = np.concatenate([one.names for one in shares])
     made.final_names.remember(names[:, : LOW + 1], names[:, FINAL_END], made.mark)
@@ -290,7 +290,7 @@ def _made(shares: Sequence[Share]) -> MergeState:
 
 
 def _fill(made: MergeState, shares: Sequence[Share], empty: pa.Table) -> None:
-    """The events of all shares, numbered anew."""
+    """The events of all shares, renumbered."""
     tables = [node_table(one.state, one.ids) for one in shares]
     payloads = [one.state.nodes.payload(one.ids) for one in shares]
     sizes = [table.num_rows for table in tables]

@@ -258,10 +258,10 @@ def list_frozen(ids: Ints, rows: Ints, bags: Bags, before: int, after: int, foun
 def name_gaps(
     nodes: Nodes, names: Sequence[str], gaps: Sequence[tuple[int, Ints]]
 ) -> tuple[Gap, ...]:
-    """The first of the events that a decider never mentioned, for people to look at."""
+    """The first events that a deciding replica never mentioned, for the report."""
     if not any(len(ids) for _, ids in gaps):
         return ()
-    who = [names[decider] for decider, ids in gaps for _ in ids[:GAPS_SHOWN]]
+    who = [names[chosen] for chosen, ids in gaps for _ in ids[:GAPS_SHOWN]]
     shown = np.concatenate([ids[:GAPS_SHOWN] for _, ids in gaps])[:GAPS_SHOWN]
     start, rows = nodes.rows[shown, START], nodes.rows[shown, ROW]
     payloads = to_payloads(nodes.take(rows), len(shown))

@@ -7,9 +7,10 @@ difference.
 
 * The credited insert of an event that is new on the output is `emitted`; of a bag as many
   credited inserts as the net change inserts.
-* The last adjust of a decider to the end that the output was adjusted to is `corrected`.
-* An element of an event that the decider never had, and that its own replica still has, is
-  `late`: behind the frontier now, and not on the output.
+* The last adjust of a deciding replica to the end that the output was adjusted to is
+  `corrected`.
+* An element of an event that the deciding replica never had, and that its own replica still
+  has, is `late`: behind the frontier now, and not on the output.
 * All others are `absorbed`.
 
 Where a policy holds inserts back, `govern` gives those of inserts instead.
@@ -67,7 +68,7 @@ from anabranch.operators.merge.reconcile import (
     ALONE,
     GAPS,
     LACKS,
-    Deciders,
+    Deciding,
     Found,
     Scope,
     list_final,
@@ -108,17 +109,17 @@ class StepWork:
     visits: int = 0
     scratch: Scratch = field(default_factory=lambda: scratch_for(0))
 
-    def add_gaps(self, nodes: Nodes, scope: Scope, deciders: Deciders, found: Found) -> None:
+    def add_gaps(self, nodes: Nodes, scope: Scope, deciding: Deciding, found: Found) -> None:
         """What one move found missing, and in which replica."""
         ids = found.listed(GAPS)
         if not scope.gaps:
             self.missing += len(ids)
-            self.gaps.append((int(deciders.replica[0]), ids))
+            self.gaps.append((int(deciding.replica[0]), ids))
             return
         self.missing += int(found.gaps[LACKS].sum())
         self.gap_counts = self.gap_counts + found.gaps
         ids = ids[:GAPS_SHOWN]
-        for replica, reached in zip(deciders.replica, deciders.reached, strict=True):
+        for replica, reached in zip(deciding.replica, deciding.reached, strict=True):
             cells = nodes.rows[ids, ENDS + replica]
             lacks = (cells == ABSENT) & (nodes.rows[ids, START] < reached)
             self.gaps.append((int(replica), ids[lacks]))
@@ -244,7 +245,8 @@ def _explain_stables(
     """The last stable of a replica counts, or waits for its replica to be joined."""
     moved = ledger.last_stable != NOBODY
     reasons[ledger.last_stable[moved & ~joined]] = codes.JOINING
-    # The first decider has moved in this step; one that has just joined may have moved before.
+    # The first deciding replica has moved in this step; one that has just joined may have moved
+    # before.
     in_step = [leader for leader in leaders if moved[leader]]
     reasons[ledger.last_stable[in_step[-1:]]] = codes.LEADS
 
@@ -261,9 +263,9 @@ def explain_all(
 ) -> int:
     """The reasons of inserts and adjusts; backwards, since the last adjust has the credit.
 
-    Returns how many adjusts are `corrected`: those of a decider, or if a policy `follows` other
-    ends, of anybody.  A policy that holds inserts back has `held`; `base` is the number of the
-    first element.
+    Returns how many adjusts are `corrected`: those of a deciding replica, or if a policy
+    `follows` other ends, of any replica.  A policy that holds inserts back has `held`; `base`
+    is the number of the first element.
     """
     corrected, governed = 0, held.size > 0
     for k in range(reasons.size):

@@ -1,11 +1,12 @@
-"""Policies as data: who may bring an event, and whose end it takes, asked when a step ends.
+"""Policies as data: which replica may bring an event, and whose end it takes, at step ends.
 
-A policy is asked once per step, after the frontier has moved, about the events that the step's
-elements mention; if whom it asks has changed (another leader, a vote, a frontier), also about
-the events that wait, or about all if it follows a replica.  It is asked in the order of the
-elements, so that the last adjust of a step is the last that `always` shows.
+A policy is applied once per step, after the frontier has moved, to the events that the step's
+elements mention.  If the replicas that it follows have changed (another leader, a vote, a
+frontier), it is also applied to the events that wait, or to all if it follows a replica.  It is
+applied in the order of the elements, so that the last adjust of a step is the last that
+`always` shows.
 
-    bring     may somebody bring an event that is not on the output, and with which end
+    bring     may a replica bring an event that is not on the output, and with which end
     follow    the end that a replica gives an event that is there
 
 What a stable forces has been done before (`reconcile`): a policy only decides what nothing
@@ -82,7 +83,7 @@ _RELEASED: Final = 5
 
 
 class View(NamedTuple):
-    """Whom the policy asks at the moment; parts that it does not need stay as they are here.
+    """The replicas that the policy follows now; fields that it does not use keep the defaults.
 
     `followed`: whose ends the output takes on.  `chosen`: who brings events.  `sure`: how far
     that one's frontier is.  `voters`: who counts for a quorum.  `frontier`: the output's, as
@@ -300,9 +301,9 @@ def has(rows: Ints, node: int, replica: int) -> bool:
 
 @part
 def bring(rows: Ints, node: int, speaker: int, rules: Rules) -> None:
-    """Bring an event to the output, if the policy lets somebody.
+    """Bring an event to the output, if the policy permits it.
 
-    RANK then names the replica whose element asked for it, if one did, and who may bring it.
+    RANK is then the replica whose element brings it.
     """
     start, followed = rows[node, START], rules.followed
     if followed != NOBODY and rows[node, ENDS + followed] == start:
@@ -389,7 +390,7 @@ class Holding(NamedTuple):
 
 
 def holding(held: Ints, base: int, reasons: Codes, room: int) -> Holding:
-    """The beginning of a step, with room for so many inserts that are held no longer."""
+    """The state at the beginning of a step, with room for `room` released inserts."""
     released = np.empty((room, _RELEASED), np.int64)
     return Holding(held, base, reasons, released, np.zeros(1, np.int64))
 

@@ -2,12 +2,13 @@
 
 One row per attachment, in the order of attaching; a name is attached at most once.  `serial`
 numbers attachments of all names for ever: parts of a state name them by it.  A guarantee
-of NEVER_UNITS says: complete from the beginning.  While a replica joins, its frontier is the
+of NEVER_UNITS means: complete from the beginning.  While a replica joins, its frontier is the
 stable that waits for it to be joined.
 
-If nobody is joined any more, nothing can progress: that is an `alarm`.  `promote` lets the one
-with the smallest guarantee be joined nevertheless; `promoted` is then the guarantee that it had
-(else NEVER_UNITS), and `stretches` has the times at which the output may be wrong for that.
+If no replica is joined any more, the output cannot progress: that is an `alarm`.  `promote`
+lets the one with the smallest guarantee be joined nevertheless; `promoted` is then the
+guarantee that it had (else NEVER_UNITS), and `stretches` has the times at which the output may
+be wrong for that.
 
 Where replicas may have gaps, the output waits for all joined replicas (`reach`), but not for
 one that was passed over: `passed_at` is where that one was (else FOREVER_UNITS).
@@ -75,7 +76,7 @@ class Members:
         return self.names.index(name) if name in self.names else None
 
     def row_of(self, name: str, what: str) -> int:
-        """The row of a replica that is to be detached, or whatever `what` says."""
+        """The row of a replica; `what` names the operation in the error."""
         row = self.find(name)
         if row is None:
             message = (
@@ -133,7 +134,7 @@ class Members:
         return trusted
 
     def alarm(self, frontier: int) -> Alarm | None:
-        """Who waits, if nobody is joined and somebody is attached (D5)."""
+        """The joining replicas, if some are attached and none is joined (D5)."""
         if not len(self) or self.joined(frontier).any():
             return None
         first = int(self.guarantee.argmin())
@@ -178,7 +179,7 @@ class Members:
         self.passed_at[is_back & self.joined(frontier)] = FOREVER_UNITS
 
     def awaited(self, frontier: int) -> Mask:
-        """For whom an output waits whose copies may have gaps."""
+        """The replicas that the output waits for, with gaps."""
         awaited: Mask = self.joined(frontier) & (self.passed_at == FOREVER_UNITS)
         return awaited
 

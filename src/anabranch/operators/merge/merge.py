@@ -118,10 +118,10 @@ class MergeOperator:
         begun, state.policy = state.policy, self.policy
         if (state.case, begun) != (self.case, state.lasting_policy):
             message = (
-                f"merge: this state was begun as case {state.case.name} with the policy "
-                f"{begun}, now it is asked to go on as {self.case.name} with "
+                f"merge: this state was started as case {state.case.name} with the policy "
+                f"{begun}, but this merge is {self.case.name} with "
                 f"{state.lasting_policy}; keep both as they were (violations may change), or "
-                "start anew"
+                "start a new run"
             )
             raise StateError(message)
         return state

@@ -199,7 +199,7 @@ def _copied(state: OrderedState) -> OrderedState:
 
 
 def _hold_all(made: OrderedState, states: Sequence[OrderedState], rows: Sequence[Ints]) -> None:
-    """Let these inserts of some states wait, numbered anew."""
+    """Hold these inserts of some states, renumbered."""
     some = [one.held.keep(mine) for one, mine in zip(states, rows, strict=True)]
     start = np.concatenate([held.start for held in some])
     order = np.argsort(start, kind="stable")

@@ -158,7 +158,7 @@ class Latest:
 
 
 class Bag:
-    """What R1 and R2 remember: the events, how often emitted, how often brought by whom.
+    """The state of R1 and R2: the events, how often emitted, how often by each replica.
 
     Row i of each array is the i-th event; the arrays may be longer than there are events.  The
     table lives on from step to step while the current start stays: a step costs what its own
@@ -282,7 +282,7 @@ class Bag:
         return Interner(self._schema, hash_payload=self._hash_payload)
 
     def _keys(self, payload: pa.Table, end: Ints) -> pa.Table:
-        """What tells events apart: the payload and, unless that is the key, the end."""
+        """What identifies an event: the payload and, unless that is the key, the end."""
         if self.keyed:
             return payload
         return pa.Table.from_arrays(
@@ -329,7 +329,7 @@ def count(
 ) -> tuple[int, int]:
     """The reason of each insert; the bag is that of the last start afterwards.
 
-    Ids count on from start to start, the bag's rows begin anew; so a row is cleared when its id
+    Ids continue from start to start, the bag's rows begin at 0; so a row is cleared when its id
     is seen for the first time.  Returns the first id of the last start, and how many of its
     events are emitted.
     """

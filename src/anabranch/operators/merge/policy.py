@@ -126,8 +126,8 @@ class Quorum:
     """An event comes to the output when this fraction of the joined replicas have it.
 
     Promise: before reconcile it comes only while at least `needed(joined)` of them have it; and
-    what so many have and may still start is on the output, unless the policy for adjusts took
-    it away.
+    an event that a quorum has and that may still start is on the output, unless the policy for
+    adjusts removed it.
     """
 
     fraction: float
@@ -416,7 +416,7 @@ def require_support(case: MergeCase, policy: Policy) -> None:
         if policy.gaps:
             why = "it remembers one start, so what another copy brings behind it is late"
         if case is MergeCase.R4:
-            why = "with several events per identity V-A does not say which one is meant"
+            why = "with several events per identity V-A does not define which one is meant"
         message = (
             f"merge: case {case.name} has no {', '.join(missing)}: {why}; these are "
             f"choices of case R3: ask for it (--case r3) if identities are unique in every "

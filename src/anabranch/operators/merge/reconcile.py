@@ -4,21 +4,21 @@ The first replica to have an event brings it (`publish_all`: the paper's Algorit
 to 9); where a policy holds events back, `govern` decides instead.  Then the output has to agree
 with the replica that moves its frontier.
 
-When a decider goes from `frontier` to `time`, an event that starts before `time`
+When a deciding replica goes from `frontier` to `time`, an event that starts before `time`
 
-* is alive until `end` in the decider: it ends at max(end, frontier) on the output, if that or
-  its end on the output is before `time` (else there is no hurry);
+* is alive until `end` in the deciding replica: it ends at max(end, frontier) on the output, if
+  that or its end on the output is before `time` (else there is no hurry);
 * is removed or unknown there, and starts before `frontier`: stays, for it was promised (L4);
 * is removed or unknown there, and does not: leaves the output.
 
-Where replicas may have gaps, all joined replicas decide (`Deciders`): a removal by any of them
+Where replicas may have gaps, all joined replicas decide (`Deciding`): a removal by any of them
 counts before an event, else the furthest replica that has the event decides, and a replica that
-never mentioned it has no say.
+never mentioned it does not count.
 
-With `shrink_only` an event that becomes half frozen gets the decider's end at once, while it
-can still be removed and inserted anew (L14).  A policy that never removes events (`keeps`)
-treats each as promised.  A decider that was promoted need not know what ends before its
-guarantee, and denies what ends later (D5).
+With `shrink_only` an event that becomes half frozen gets the deciding replica's end at once,
+while it can still be removed and inserted again (L14).  A policy that never removes events
+(`keeps`) treats each as promised.  A deciding replica that was promoted need not know what ends
+before its guarantee, and denies what ends later (D5).
 
 Events whose end on the output is then before `time` are frozen and leave the state; under
 stable(FOREVER) all do (L15).  Only the events that the agenda names are visited;
@@ -73,8 +73,8 @@ class Scope(NamedTuple):
     """One move of the frontier: from where to where, and by which rules.
 
     `gaps`: replicas may lack what others have; then an event that becomes half frozen needs as
-    many replicas as `needed`.  `queued`: so many of the visited events came from the list of
-    what is due.
+    many replicas as `needed`.  `queued`: the number of visited events that came from the
+    list of due events.
     """
 
     frontier: int
@@ -87,7 +87,7 @@ class Scope(NamedTuple):
     queued: int = 0
 
 
-class Deciders(NamedTuple):
+class Deciding(NamedTuple):
     """On whose behalf the frontier moves: its leader, or where there are gaps all who joined.
 
     The most advanced replica comes first.  `guarantee`: it may omit, or have wrongly, what ends
@@ -120,7 +120,7 @@ class Found(NamedTuple):
 
 
 def nothing_found(events: int, replicas: int) -> Found:
-    """Room for visits of so many events."""
+    """Buffers for the visits of `events` events."""
     lists, counts = np.empty((LISTS, events), np.int64), np.zeros(COUNTS, np.int64)
     pends, gaps = np.empty((3, events * replicas), np.int64), np.zeros((2, replicas), np.int64)
     return Found(lists, pends, counts, gaps)
@@ -176,7 +176,7 @@ def pend_all(rows: Ints, elements: Elements, reasons: Codes, pends: Ints) -> int
 def visit_all(
     ids: Ints,
     scope: Scope,
-    deciders: Deciders,
+    deciding: Deciding,
     rows: Ints,
     changed: Ints,
     missing: Ints,
@@ -194,27 +194,27 @@ def visit_all(
         if flags & BAG:
             put(found, BAGS, node)
             continue
-        who, end = opinion(rows, node, deciders, scope)
-        decider, guarantee = deciders.replica[who], deciders.guarantee[who]
+        who, end = opinion(rows, node, deciding, scope)
+        chosen, guarantee = deciding.replica[who], deciding.guarantee[who]
         after = agreed(start, end, out, guarantee, scope)
         if out != ABSENT and not flags & CONFLICT and denies(start, end, guarantee, scope):
             flags = note_conflict(rows, node, flags, missing, found)
         # An event may be on the list of what is due twice.
         if scope.gaps and after != ABSENT and not flags & HALF_FROZEN:
-            count_gaps(rows, bags, node, deciders, found)
-        is_new = rows[node, ENDS + decider] == ABSENT
+            count_gaps(rows, bags, node, deciding, found)
+        is_new = rows[node, ENDS + chosen] == ABSENT
         if is_new and is_gap(rows, bags, node, out, guarantee, scope):
             put(found, GAPS, node)
         if after != out:
             put(found, CHANGED, node)
             if out == ABSENT:
-                rows[node, RANK] = decider
+                rows[node, RANK] = chosen
             if after > out:
                 counts[PENDS] = pend_row(rows, node, out, after, found.pends, counts[PENDS])
         removed = after == ABSENT and end == start
         flags = pass_by(rows, node, flags, after, removed, scope, missing, found)
         if scope.gaps:
-            pend_again(rows, node, flags, min(out, after), deciders, scope, found)
+            pend_again(rows, node, flags, min(out, after), deciding, scope, found)
         if k < scope.queued and not flags & DONE:
             put(found, STAYS, node)
         if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
@@ -235,7 +235,8 @@ def pass_by(
 ) -> int:
     """The flags of a row behind the frontier: it is frozen and leaves, or is half frozen.
 
-    `last` is its last end on the output; `removed`: it leaves with the decider's consent.
+    `last` is its last end on the output; `removed`: it leaves with the deciding replica's
+    consent.
     """
     if last < scope.time or scope.time == FOREVER_UNITS:
         if flags & HALF_FROZEN and not flags & CONFLICT:
@@ -251,20 +252,20 @@ def pass_by(
 
 
 @part
-def opinion(rows: Ints, node: int, deciders: Deciders, scope: Scope) -> tuple[int, int]:
+def opinion(rows: Ints, node: int, deciding: Deciding, scope: Scope) -> tuple[int, int]:
     """Who decides on an event, and with which end; ABSENT: nobody has it, or too few.
 
-    The reference is `reference.r4.MergeR4._decider`.
+    The reference is `reference.r4.MergeR4._deciding`.
     """
     start, votes, first, end = rows[node, START], 0, 0, ABSENT
     frontier = scope.frontier
     if not scope.gaps:
-        # The one decider needs no vote: this is the path of every merge without gaps.
-        cell = rows[node, ENDS + deciders.replica[0]]
-        return 0, heeded(start, cell, deciders.guarantee[0], scope)
-    for k in range(deciders.replica.size):
-        cell = rows[node, ENDS + deciders.replica[k]]
-        theirs = heeded(start, cell, deciders.guarantee[k], scope)
+        # The one deciding replica needs no vote: this is the path of every merge without gaps.
+        cell = rows[node, ENDS + deciding.replica[0]]
+        return 0, heeded(start, cell, deciding.guarantee[0], scope)
+    for k in range(deciding.replica.size):
+        cell = rows[node, ENDS + deciding.replica[k]]
+        theirs = heeded(start, cell, deciding.guarantee[k], scope)
         if theirs == start:
             return k, theirs
         if theirs != ABSENT:
@@ -279,20 +280,20 @@ def opinion(rows: Ints, node: int, deciders: Deciders, scope: Scope) -> tuple[in
 
 @part
 def is_unsure(start: int, guarantee: int, scope: Scope) -> bool:
-    """Whether a promoted decider need not know this event."""
+    """Whether a promoted deciding replica need not know this event."""
     return max(start, scope.frontier) < guarantee
 
 
 @part
 def heeded(start: int, cell: int, guarantee: int, scope: Scope) -> int:
-    """The decider's end; ABSENT where it may be wrong about an event that is half frozen."""
+    """The deciding replica's end; ABSENT where it may be wrong about a half-frozen event."""
     is_open = start >= scope.frontier or cell >= min(scope.frontier, guarantee)
     return cell if is_open else ABSENT
 
 
 @part
 def agreed(start: int, end: int, out: int, guarantee: int, scope: Scope) -> int:
-    """The end that an event has on the output when this decider, who has `end`, has decided."""
+    """The end of an event on the output after a deciding replica that has `end`."""
     is_free = start >= scope.frontier and not scope.keeps
     if end > start:
         wanted = max(end, scope.frontier)
@@ -308,7 +309,7 @@ def agreed(start: int, end: int, out: int, guarantee: int, scope: Scope) -> int:
 
 @part
 def denies(start: int, end: int, guarantee: int, scope: Scope) -> bool:
-    """Whether the decider contradicts the output, which cannot follow it."""
+    """Whether the deciding replica contradicts the output, which cannot follow it."""
     if end > start:
         return end < scope.frontier
     if end == ABSENT and scope.gaps:
@@ -326,7 +327,7 @@ def events_of(rows: Ints, bags: Bags, node: int, replica: int) -> int:
 
 @part
 def is_gap(rows: Ints, bags: Bags, node: int, last: int, guarantee: int, scope: Scope) -> bool:
-    """Whether the one decider, who never mentioned this identity, should know it by now.
+    """Whether the one deciding replica lacks this identity and should have it by now.
 
     `last` is its last end on the output, ABSENT if it is not there.
     """
@@ -343,30 +344,30 @@ def is_gap(rows: Ints, bags: Bags, node: int, last: int, guarantee: int, scope: 
 
 
 @part
-def count_gaps(rows: Ints, bags: Bags, node: int, deciders: Deciders, found: Found) -> None:
+def count_gaps(rows: Ints, bags: Bags, node: int, deciding: Deciding, found: Found) -> None:
     """Count who lacks events that the frontier passes, or alone has them.
 
     A replica that may still bring them, or need not know them, is no evidence.
     """
-    start, count = rows[node, START], deciders.replica.size
+    start, count = rows[node, START], deciding.replica.size
     most, second, first = 0, 0, 0
     for k in range(count):
-        events = events_of(rows, bags, node, deciders.replica[k])
+        events = events_of(rows, bags, node, deciding.replica[k])
         if events > most:
             most, second, first = events, most, k
         else:
             second = max(second, events)
     sure, lacking = 0, 0
     for k in range(count):
-        if deciders.guarantee[k] <= start < deciders.reached[k]:
-            lacks = most - events_of(rows, bags, node, deciders.replica[k])
-            found.gaps[LACKS, deciders.replica[k]] += lacks
+        if deciding.guarantee[k] <= start < deciding.reached[k]:
+            lacks = most - events_of(rows, bags, node, deciding.replica[k])
+            found.gaps[LACKS, deciding.replica[k]] += lacks
             lacking += lacks
             sure += k != first
     if lacking > 0:
         put(found, GAPS, node)
     if count > 1 and sure == count - 1:
-        found.gaps[ALONE, deciders.replica[first]] += most - second
+        found.gaps[ALONE, deciding.replica[first]] += most - second
 
 
 @part
@@ -375,17 +376,17 @@ def pend_again(
     node: int,
     flags: int,
     out: int,
-    deciders: Deciders,
+    deciding: Deciding,
     scope: Scope,
     found: Found,
 ) -> None:
-    """List the deciders again that give the event an earlier end than the output has.
+    """List the deciding replicas again that give the event an earlier end than the output has.
 
     Their entries have been taken from the lists, though another replica decided.
     """
-    for replica in range(deciders.decides.size if not flags & DONE else 0):
+    for replica in range(deciding.decides.size if not flags & DONE else 0):
         end = rows[node, ENDS + replica]
-        if not deciders.decides[replica] or end == ABSENT or end >= min(out, scope.time):
+        if not deciding.decides[replica] or end == ABSENT or end >= min(out, scope.time):
             continue
         if flags & CONFLICT and end == rows[node, START]:
             continue

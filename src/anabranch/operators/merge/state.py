@@ -1,11 +1,11 @@
-"""What a merge of case R3 or R4 remembers for one lane, under any policy.
+"""The state of a merge of case R3 or R4 for one lane, under any policy.
 
 * Per identity that may still change on the output: a row of numbers and one payload (`nodes`);
   of those with several events, their ends (`nodes.bags`).
 * What a stable will have to look at (`agenda`): follows from the rows, and is never written.
 * Per replica: its attachment, guarantee, frontier and last seq (`members`).
 * Per event that is final but that a replica may still mention: its name (`final_names`).
-* If the policy holds inserts back: which ones (`held`), and whom it asks (`view`).
+* If the policy holds inserts back: which ones (`held`), and the replicas it follows (`view`).
 * The output's frontier, and how many conflicts there were.
 
 Papers: LMerge IV-D, in2t and IV-E, in3t (Figure 1); the space is O(w(p + s d)) of Table IV.

@@ -168,17 +168,17 @@ def _publish_bags(state: MergeState, work: StepWork) -> None:
     if not work.bags:
         return
     nodes, ids = state.nodes, frozen_rows(work.bags[0])
-    scope, deciders = _move(state) or _no_move(state)
+    scope, deciding = _move(state) or _no_move(state)
 
     def publish(at: int) -> int:
         scratch = work.scratch
-        return int(publish_bags(ids, at, scope, deciders, nodes.rows, nodes.bags, scratch))
+        return int(publish_bags(ids, at, scope, deciding, nodes.rows, nodes.bags, scratch))
 
     _with_room(state, work, ids, publish)
     state.agenda.schedule_bags(nodes, ids, state.frontier)
 
 
-def _move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciders] | None:
+def _move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciding] | None:
     """How far the frontier may move now, and on whose behalf; None if it cannot."""
     members, policy, frontier = state.members, state.policy, state.frontier
     if policy.gaps:
@@ -193,11 +193,11 @@ def _move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciders] | Non
         if leader is None:
             return None
         rows, time = np.array([leader]), int(members.lagging(policy.stable_lag)[leader])
-    return _scope(state, time), _deciders(members, rows)
+    return _scope(state, time), _deciding(members, rows)
 
 
-def _no_move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciders]:
-    return _scope(state, ABSENT), _deciders(state.members, _NONE)
+def _no_move(state: MergeState) -> tuple[reconcile.Scope, reconcile.Deciding]:
+    return _scope(state, ABSENT), _deciding(state.members, _NONE)
 
 
 def _scope(state: MergeState, time: int) -> reconcile.Scope:
@@ -208,11 +208,11 @@ def _scope(state: MergeState, time: int) -> reconcile.Scope:
     return reconcile.Scope(state.frontier, time, state.mark, *rules)
 
 
-def _deciders(members: Members, rows: Ints) -> reconcile.Deciders:
+def _deciding(members: Members, rows: Ints) -> reconcile.Deciding:
     guarantee = np.maximum(members.guarantee, members.promoted)[rows]
     decides = np.zeros(len(members), np.bool_)
     decides[rows] = True
-    return reconcile.Deciders(*map(frozen, (rows, guarantee, members.frontier[rows], decides)))
+    return reconcile.Deciding(*map(frozen, (rows, guarantee, members.frontier[rows], decides)))
 
 
 def _with_room(
@@ -236,26 +236,26 @@ def _decide(state: MergeState, work: StepWork) -> None:
     """
     new = work.ledger.new[: int(work.ledger.numbers[judge.NEW])]
     while (move := _move(state)) is not None:
-        scope, deciders = move
-        found = _reconcile(state, work, scope, deciders, new)
+        scope, deciding = move
+        found = _reconcile(state, work, scope, deciding, new)
         new = new[:0]
-        work.leaders.append(_mover(state, work, deciders))
-        work.decided[deciders.replica] = True
+        work.leaders.append(_mover(state, work, deciding))
+        work.decided[deciding.replica] = True
         state.frontier = scope.time
         work.done.append(found.listed(reconcile.ENDED))
-        work.add_gaps(state.nodes, scope, deciders, found)
+        work.add_gaps(state.nodes, scope, deciding, found)
         work.changed.append(found.listed(reconcile.CHANGED))
         work.conflicts += int(found.counts[reconcile.CONFLICTS])
         work.visits += int(found.counts[reconcile.VISITS])
     _enqueue(state, new)
 
 
-def _mover(state: MergeState, work: StepWork, deciders: reconcile.Deciders) -> int:
+def _mover(state: MergeState, work: StepWork, deciding: reconcile.Deciding) -> int:
     """Whose stable moved the frontier: where it waits for all, the slowest that came now."""
-    came = work.ledger.last_stable[deciders.replica] != NOBODY
-    is_awaited = state.members.awaited(state.frontier)[deciders.replica]
-    movers = deciders.replica[came & is_awaited]
-    return int(movers[-1] if len(movers) else deciders.replica[0])
+    came = work.ledger.last_stable[deciding.replica] != NOBODY
+    is_awaited = state.members.awaited(state.frontier)[deciding.replica]
+    movers = deciding.replica[came & is_awaited]
+    return int(movers[-1] if len(movers) else deciding.replica[0])
 
 
 def _enqueue(state: MergeState, new: Ints) -> None:
@@ -267,7 +267,7 @@ def _reconcile(
     state: MergeState,
     work: StepWork,
     scope: reconcile.Scope,
-    deciders: reconcile.Deciders,
+    deciding: reconcile.Deciding,
     new: Ints,
 ) -> reconcile.Found:
     """Make the output agree with who decides wherever it could not be done later.
@@ -275,7 +275,7 @@ def _reconcile(
     `new` are events that are on no list yet.
     """
     nodes, agenda, time = state.nodes, state.agenda, scope.time
-    is_promoted = bool(deciders.guarantee[0] > scope.frontier)
+    is_promoted = bool(deciding.guarantee[0] > scope.frontier)
     if time == FOREVER_UNITS:
         queued, noted = nodes.living(), new[:0]
     else:
@@ -287,20 +287,20 @@ def _reconcile(
             queued = nodes.living()
         else:
             queued = np.concatenate([new[start < time], agenda.due.pop_before(time)])
-        noted = _noted(state, scope, deciders, queued, is_promoted=is_promoted)
+        noted = _noted(state, scope, deciding, queued, is_promoted=is_promoted)
     ids = frozen_rows(np.concatenate([queued, noted]))
     found = reconcile.nothing_found(len(ids), len(agenda.pending))
     scope = scope._replace(queued=len(queued))
     rows, changed = nodes.rows, nodes.changed
-    reconcile.visit_all(ids, scope, deciders, rows, changed, agenda.missing, nodes.bags, found)
+    reconcile.visit_all(ids, scope, deciding, rows, changed, agenda.missing, nodes.bags, found)
     if found.counts[reconcile.BAGS]:
-        _visit_bags(state, work, scope, deciders, found)
+        _visit_bags(state, work, scope, deciding, found)
     stays = found.listed(reconcile.STAYS)
     agenda.due.push(nodes.rows[:, OUT][stays], stays)
     agenda.pass_by(found.listed(reconcile.PASSES))
     if not scope.gaps and (not is_promoted or time == FOREVER_UNITS):
         # What a promoted replica need not know yet is to be looked at again.
-        agenda.looked(int(deciders.replica[0]))
+        agenda.looked(int(deciding.replica[0]))
     agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])
     agenda.visits += int(found.counts[reconcile.VISITS])
     return found
@@ -309,16 +309,16 @@ def _reconcile(
 def _noted(
     state: MergeState,
     scope: reconcile.Scope,
-    deciders: reconcile.Deciders,
+    deciding: reconcile.Deciding,
     queued: Ints,
     *,
     is_promoted: bool,
 ) -> Ints:
-    """The events that are not due, and about which a decider contradicts the output."""
-    agenda, leader = state.agenda, int(deciders.replica[0])
+    """The events that are not due, on which a deciding replica contradicts the output."""
+    agenda, leader = state.agenda, int(deciding.replica[0])
     if scope.gaps:
-        pending = [agenda.pending[row].pop_before(scope.time) for row in deciders.replica]
-        # Each once: a visit lists every decider again that still contradicts.
+        pending = [agenda.pending[row].pop_before(scope.time) for row in deciding.replica]
+        # Each once: a visit lists every deciding replica again that still contradicts.
         found: Ints = np.setdiff1d(np.concatenate(pending), queued)
         return found
     if is_promoted:
@@ -331,12 +331,12 @@ def _visit_bags(
     state: MergeState,
     work: StepWork,
     scope: reconcile.Scope,
-    deciders: reconcile.Deciders,
+    deciding: reconcile.Deciding,
     found: reconcile.Found,
 ) -> None:
     nodes, missing = state.nodes, state.agenda.missing
     ids = np.unique(found.listed(reconcile.BAGS))
-    asked = (scope, deciders, nodes.rows, nodes.changed, missing)
+    asked = (scope, deciding, nodes.rows, nodes.changed, missing)
 
     def visit(at: int) -> int:
         return int(visit_bags(frozen(ids), at, *asked, nodes.bags, work.scratch, found))
@@ -347,7 +347,7 @@ def _visit_bags(
 
 
 def _hold(state: MergeState, work: StepWork) -> govern.Holding:
-    """Hold every insert until the end of the step decides; note whom the policy compares."""
+    """Hold every insert until the end of the step; record the events that the policy needs."""
     nodes, elements, reasons = state.nodes, work.elements, work.reasons
     if len(state.held) < len(nodes.rows):
         more = (len(nodes.rows) - len(state.held), state.held.shape[1])

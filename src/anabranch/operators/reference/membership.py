@@ -5,7 +5,7 @@ joining until the output's frontier reaches t, then joined.  Only joined replica
 attachment is new, also that of a known name: nothing that an older one brought counts (L8).
 
 If replicas are attached and none of them is joined, nothing can progress: that is an `Alarm`.
-Where the policy allows it, and somebody was joined before, the joining replica with the
+Where the policy allows it, and a replica was joined before, the joining replica with the
 smallest guarantee is promoted: joined early, though it need not know what ends before its
 guarantee.  Times in `[frontier, guarantee)` are then reported as a `Stretch` that may be wrong
 (D5); at all others the output is right.
@@ -171,7 +171,7 @@ class Membership:
         return max(least, max(moving, default=NEVER) - wait)
 
     def alarm(self, frontier: Time) -> Alarm | None:
-        """Who waits, if nobody is joined and somebody is attached."""
+        """The joining replicas, if some are attached and none is joined."""
         if not self.replicas or self.joined(frontier):
             return None
         first = min(self.replicas.values(), key=_guarantee)

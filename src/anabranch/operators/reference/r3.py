@@ -18,8 +18,8 @@ have a new answer; when it changes, all may.  Whatever the policy, what `r4` owe
 frontier moves is emitted by then.
 
 Errata applied: those of `r4`, and D8 (an adjust is followed only if both its ends are open).
-A removal leaves an empty entry (the paper's tombstone): a decider that removed an event differs
-from one that never had it, which is a gap, named in `missing`.
+A removal leaves an empty entry (the paper's tombstone): a deciding replica that removed an
+event differs from one that never had it, which is a gap, named in `missing`.
 
 Papers: LMerge IV-D, Algorithm R3 (MaxStable is `frontier`, in2t is `nodes`); V-A, locations
 1 and 2; V-B, V-C.
@@ -48,7 +48,7 @@ from anabranch.operators.reference.r4_agree import NewEnd
 
 
 class View(NamedTuple):
-    """Whom the policy asks at the moment; parts that it does not need stay as they are here.
+    """The replicas that the policy follows now; fields that it does not use keep the defaults.
 
     `followed`: whose ends the output takes on.  `chosen`: who brings events.  `sure`: where
     that one's promises reach.  `voters`: who counts for a quorum.  `frontier`: the output's, as
@@ -191,7 +191,7 @@ class MergeR3(MergeR4):
         return one.frontier
 
     def _bring(self, node: Node, by: Attachment | None) -> None:
-        """Bring an event to the output, if the policy lets somebody; else it must wait.
+        """Bring an event to the output, if the policy permits it; else it must wait.
 
         `by` is the replica that has just mentioned it.
         """

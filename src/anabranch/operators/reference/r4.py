@@ -12,8 +12,8 @@ freeze a wrong one:
 
 Where replicas may have gaps (`policy.gaps`), the frontier waits for all joined replicas, and
 the one with the most open events of an identity decides on it; but one that removed all of them
-decides first, and one without it has no say.  Of an identity that is half frozen, events that
-one side lacks are no contradiction.
+decides first, and one without it does not count.  Of an identity that is half frozen, events
+that one side lacks are no contradiction.
 
 Replicas attach and detach at any time (`membership`).  Case R3 is this merge of replicas in
 which an identity has one event at most; `r3` adds the policies that need that.
@@ -243,12 +243,12 @@ class MergeR4(ReferenceMerge):
         """Emit what is owed before the output's frontier moves to `time`."""
         for node in [one for one in self.nodes.values() if one.identity.start < time]:
             identity, start = node.identity, node.identity.start
-            decider, theirs = leader, node.ends.get(leader.key)
+            deciding, theirs = leader, node.ends.get(leader.key)
             if self.policy.gaps:
-                decider, theirs = self._decider(node, leader)
+                deciding, theirs = self._deciding(node, leader)
             elif theirs is None and self._is_gap(node, leader, time):
                 self.missing.append((leader.name, identity))
-            self._agree(node, decider, theirs, time)
+            self._agree(node, deciding, theirs, time)
             if self.policy.gaps and start >= self.frontier and node.output:
                 events = {key: ends.total() for key, ends in node.ends.items()}
                 self._count_gaps(identity, events)
@@ -261,7 +261,7 @@ class MergeR4(ReferenceMerge):
                 if node.output or theirs is not None:
                     self.settled[identity] = end
 
-    def _decider(self, node: Node, leader: Replica) -> tuple[Replica, Counter[Time] | None]:
+    def _deciding(self, node: Node, leader: Replica) -> tuple[Replica, Counter[Time] | None]:
         """Who decides on an identity where replicas may have gaps, and with which ends.
 
         None: nobody has it, or too few for a quorum, which only counts while it is free.  What
@@ -286,8 +286,8 @@ class MergeR4(ReferenceMerge):
             needed = inserts.needed(len(joined))
         if len(having) < needed:
             return leader, None
-        decider = max(having, key=lambda found: found[:2])[2]
-        return decider, node.ends[decider.key]
+        deciding = max(having, key=lambda found: found[:2])[2]
+        return deciding, node.ends[deciding.key]
 
     def _is_gap(self, node: Node, leader: Replica, time: Time) -> bool:
         """Whether the leader should know this identity, and the output cannot wait for it."""
@@ -299,10 +299,10 @@ class MergeR4(ReferenceMerge):
         return bool(node.output) or any(node.ends.values())
 
     def _agree(
-        self, node: Node, decider: Replica, theirs: Counter[Time] | None, time: Time
+        self, node: Node, deciding: Replica, theirs: Counter[Time] | None, time: Time
     ) -> None:
-        """Make the output agree with the decider, where that could not be done later."""
-        start, frontier, guarantee = node.identity.start, self.frontier, decider.complete_from
+        """Make the output agree with the deciding replica, where it cannot be done later."""
+        start, frontier, guarantee = node.identity.start, self.frontier, deciding.complete_from
         have, want, gaps = node.output, theirs or Counter(), self.policy.gaps
         is_free = self._may_remove(start) or (start >= frontier and not have)
         is_unsure = max(start, frontier) < guarantee
@@ -323,7 +323,7 @@ class MergeR4(ReferenceMerge):
             self.conflicts += node.in_conflict
         rules = {"free": is_free, "shrink_only": self.policy.shrink_only}
         for change in owed(have, want, frontier=frontier, time=time, **rules):
-            self._apply(node, change, decider.key)
+            self._apply(node, change, deciding.key)
 
     def _may_remove(self, start: Time) -> bool:
         """Whether an event that starts then may leave the output."""

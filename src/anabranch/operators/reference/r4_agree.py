@@ -14,10 +14,10 @@ Of an identity that is half frozen the output has promised something, and that s
 end before its frontier cannot change.  It takes the place of a wanted end that is before the
 frontier too, or for which the output has no other event: ends that can still change go first.
 A wanted end before the frontier for which there is no such partner is read as the frontier.
-What the decider need not know (`heeded`, L9) takes no place at all.
+What the deciding replica need not know (`heeded`, L9) takes no place at all.
 
 With `shrink_only` an identity that becomes half frozen is made equal to the deciding replica's:
-an end that is too late is shortened, one that is too early is removed and inserted anew (L14).
+an end that is too late is shortened, one that is too early is removed and inserted again (L14).
 
 Papers: LMerge IV-E, AdjustOutputCount and AdjustOutput; V-B.
 
@@ -76,12 +76,12 @@ def owed(
 def heeded(
     have: Counter[Time], want: Counter[Time], *, frontier: Time, guarantee: Time
 ) -> tuple[Counter[Time], Counter[Time]]:
-    """Of a half-frozen identity's ends those that the decider and the output must agree on.
+    """The ends of a half-frozen identity that must agree with the deciding replica.
 
-    A decider with a guarantee (erratum L9) may omit what ends before that, and may have events
-    there that never were true.  Where such ends are frozen on the output, neither side counts.
-    If the guarantee is beyond the frontier (D5), the decider's events that end before it, and
-    that the output has no event for, are left out, the smallest first.
+    A deciding replica with a guarantee (erratum L9) may omit what ends before that, and may
+    have events there that never were true.  Where such ends are frozen on the output, neither
+    side counts. If the guarantee is beyond the frontier (D5), the deciding replica's events
+    that end before it, and that the output has no event for, are left out, the smallest first.
 
     >>> heeded(Counter([2, 5]), Counter([9]), frontier=3, guarantee=3)
     (Counter({5: 1}), Counter({9: 1}))
@@ -99,10 +99,10 @@ def heeded(
 
 
 def spared(have: Counter[Time], want: Counter[Time]) -> list[Time]:
-    """The ends of events of which a decider that was promoted need not know, ascending.
+    """The ends of events that a promoted deciding replica need not have, ascending.
 
-    The output has so many events more; the smallest ends are the likeliest to be before the
-    decider's guarantee.
+    As many as the output has more events; the smallest ends are the likeliest to be before the
+    deciding replica's guarantee.
 
     >>> spared(Counter([3, 5, 9]), Counter([7, 9]))
     [3]
@@ -117,7 +117,7 @@ def differences(have: Counter[Time], want: Counter[Time]) -> tuple[list[Time], l
 
 
 def is_denied(have: Counter[Time], want: Counter[Time], *, frontier: Time) -> bool:
-    """Whether the decider cannot have promised what an output at this frontier has."""
+    """Whether the deciding replica cannot have promised what an output at this frontier has."""
     extra, lack = differences(have, want)
     return len(extra) != len(lack) or any(end < frontier for end in extra + lack)
 

@@ -11,7 +11,7 @@ from anabranch.errors import StateError, UsageError
 from anabranch.operators.contract import Redistributes
 from anabranch.operators.pipeline import Pipeline
 from anabranch.spark.lane.state import Lane
-from anabranch.spark.pack.positions import begun_anew
+from anabranch.spark.pack.positions import restarted
 
 
 def require_redistributes(pipeline: Pipeline) -> None:
@@ -68,5 +68,5 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline) -> Lane:
         gone=dict(first.gone),
         passed=first.passed,
         log=first.log,
-        positions=begun_anew(one.positions for one in shares),
+        positions=restarted(one.positions for one in shares),
     )

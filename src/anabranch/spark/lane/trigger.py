@@ -111,7 +111,7 @@ def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     """Note how far Kafka's partitions are read; refuse a reader that begins too late.
 
     The driver cannot ask Spark where a reader begins, so it is left a mark: the next start
-    begins this checkpoint anew, with what the user has changed.
+    restarts this checkpoint with what the user has changed.
     """
     spans: dict[str, list[Span]] = {}
     for one in parcels:

@@ -86,7 +86,7 @@ class Positions:
         return made
 
 
-def begun_anew(all_: Iterable[Positions]) -> Positions:
+def restarted(all_: Iterable[Positions]) -> Positions:
     """What lanes of one run know together, as a new checkpoint begins with it."""
     last: dict[Partition, int] = {}
     for one in all_:

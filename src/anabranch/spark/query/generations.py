@@ -38,7 +38,7 @@ def remove_former(checkpoint: Path, run: Run) -> None:
     _remove(old)
 
 
-def begin_anew(own: Path) -> None:
+def restart_generation(own: Path) -> None:
     """Drop what Spark has kept of a generation in which no reader has brought anything yet.
 
     Spark keeps where a reader began, and would not read what the user has changed since.  That

@@ -26,7 +26,7 @@ from anabranch.spark.query import remote, sources
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
-from anabranch.spark.query.generations import begin_anew, remove_former
+from anabranch.spark.query.generations import remove_former, restart_generation
 from anabranch.spark.query.kafka import KafkaOffsets
 from anabranch.spark.query.lease import DriverLease
 from anabranch.spark.query.lock import FILE as LOCK
@@ -180,7 +180,7 @@ class Prepared:
             start_workers(spark, self.run.lanes)
             self._record()
             if self.home is not None:
-                begin_anew(self.home)
+                restart_generation(self.home)
             self.remove_former()
             depot = depot_for(spark, self.folder)
             first = self.run.first_trigger

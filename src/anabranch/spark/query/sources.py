@@ -167,12 +167,12 @@ def _refusal(found: Run, wanted: Run) -> str:
         return (
             f"{head}this PySpark finds sources by their position alone, so none may be added, "
             "removed or moved; PySpark 4.2 and later has names of sources. Keep them as they "
-            "were (name= and order), or start anew in new folders"
+            "were (name= and order), or start a new run in new folders"
         )
     first = next(iter(found.replicas), "east")
     return (
         f"{head}Spark finds sources without names by their position alone. Keep them as they "
-        "were (name= and order), or start anew in new folders, with "
+        "were (name= and order), or start a new run in new folders, with "
         f"spark.conf.set('{CONF}', 'true') and a name for each reader "
         f"(spark.readStream.name('{first}')...): then DataFrames may come and go"
     )
@@ -181,6 +181,7 @@ def _refusal(found: Run, wanted: Run) -> str:
 def _setting(found: Run) -> str:
     was, now = ("with", "without") if found.named else ("without", "with")
     return (
-        f"this run was started {was} names of sources, and should go on {now} them; keep the "
-        f"setting {CONF} as it was ({str(found.named).lower()}), or start anew in new folders"
+        f"this run was started {was} names of sources, but this start is {now} them; keep "
+        f"the setting {CONF} as it was ({str(found.named).lower()}), or start a new "
+        "run in new folders"
     )

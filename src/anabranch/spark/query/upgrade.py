@@ -34,7 +34,7 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
 from anabranch.operators.union import UnionOperator
 from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file
-from anabranch.spark.pack.positions import Positions, begun_anew
+from anabranch.spark.pack.positions import Positions, restarted
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.control_log import FOLDER, ControlLog
 from anabranch.spark.query.ending import explain
@@ -115,7 +115,7 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
     if run.replicas or run.lifetimes:
         # Spark may begin with triggers without rows; lanes must read what they begin with.
         ControlLog(target / FOLDER).note()
-    known = begun_anew(Positions.from_list(one.positions) for one in former)
+    known = restarted(Positions.from_list(one.positions) for one in former)
     KafkaOffsets(known.last, KafkaOffsets.read(runs.home(folder, run)).ends).write(target)
     then = replace(
         run,
