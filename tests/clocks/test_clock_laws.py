@@ -181,6 +181,21 @@ def test_tasks_and_their_order_do_not_change_a_summary(
 
 
 @given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-50, 50), st.integers(0, 3000))),
+    st.integers(1, 7),
+    st.none() | st.integers(-60, 60),
+)
+def test_lines_are_the_same_tallied_or_sorted(rows, resolution, guard):
+    names, times, arrivals = ([row[at] for row in rows] for at in range(3))
+    settings = {"resolution": resolution, "guard": guard}
+    tallied = summarise(names, times, arrivals, **settings)
+    sorted_ = summarise(names, times, arrivals, **settings, histogram=True)
+    assert list(tallied.lines()) == list(sorted_.lines())
+    assert tallied.names == sorted_.names
+    assert sum(line.count + line.ahead for line in tallied.lines()) == len(rows)
+
+
+@given(
     st.lists(st.integers(-(2**62), 2**62) | st.integers(0, 500), min_size=1, max_size=300),
     st.integers(1, 5),
     SEEDS,
