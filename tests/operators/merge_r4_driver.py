@@ -19,10 +19,10 @@ from anabranch.operators.contract import Reason
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.r4 import MergeR4
 from anabranch.testing.strategies import (
+    conflicting_arrivals,
     histories,
     joiners,
     presentations,
-    quarrels,
 )
 
 
@@ -90,7 +90,7 @@ crowds = st.lists(_alike, min_size=1, max_size=5).map(History.from_events)
 """Histories of one or two identities that have several events each."""
 
 _bags = histories(case=MergeCase.R4, max_events=5, max_time=5, payloads=st.sampled_from("ab"))
-quarrels_r4 = quarrels(case=MergeCase.R4, history=_bags)
+quarrels_r4 = conflicting_arrivals(case=MergeCase.R4, history=_bags)
 """Three replicas of bags that have different histories, and break a promise or two."""
 
 

@@ -29,7 +29,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2, OrderedMerge
-from anabranch.testing.strategies import histories, quarrels
+from anabranch.testing.strategies import conflicting_arrivals, histories
 
 REFERENCES: dict[MergeCase, type[OrderedMerge]] = {
     MergeCase.R0: MergeR0,
@@ -220,4 +220,4 @@ class Kernel:
 @cache
 def ordered_quarrels(case: MergeCase) -> st.SearchStrategy[list[Arrived]]:
     """Three replicas that have different histories, and now and then break a promise."""
-    return quarrels(case=case, history=histories(case=case), wrong=4)
+    return conflicting_arrivals(case=case, history=histories(case=case), wrong=4)

@@ -28,7 +28,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.membership import Change
-from anabranch.testing.strategies import quarrels
+from anabranch.testing.strategies import conflicting_arrivals
 
 Part = tuple[str, list[Element]]
 """The name of a replica, and its elements of a step."""
@@ -201,7 +201,7 @@ _moves = st.one_of(
 @st.composite
 def scripts(draw: st.DrawFn) -> list[list[Arrived] | Move]:
     """Quarrels cut into steps, with moves between some."""
-    arrived = draw(quarrels())
+    arrived = draw(conflicting_arrivals())
     cuts = sorted(draw(st.lists(st.integers(0, len(arrived)), max_size=6)))
     script: list[list[Arrived] | Move] = []
     for begin, end in zip([0, *cuts], [*cuts, len(arrived)], strict=True):

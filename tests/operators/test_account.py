@@ -10,7 +10,7 @@ from anabranch.model.notation import parse
 from anabranch.operators.contract import Arrival, Bucket, Reason, Resolved, StepResult
 from anabranch.operators.merge.state import MergeState
 from anabranch.testing.step_account import StepAccount
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 three_replicas = replicas(min_inputs=3, max_inputs=3).flatmap(interleavings)
 
@@ -35,7 +35,7 @@ def counted(reasons, output=""):
     return StepResult(batch_of(parse(output)), codes, codes, 0)
 
 
-@given(st.one_of(three_replicas, quarrels()), st.data())
+@given(st.one_of(three_replicas, conflicting_arrivals()), st.data())
 def test_the_account_adds_up_after_every_step(arrived, data):
     account, state, written = StepAccount(), MergeState.empty(SCHEMA), 0
     for arrivals in in_steps(arrived, data.draw(cuts(len(arrived)))):

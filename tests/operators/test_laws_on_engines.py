@@ -14,7 +14,13 @@ from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import NEVER
-from anabranch.testing import histories, interleavings, presentations, quarrels, replicas
+from anabranch.testing import (
+    conflicting_arrivals,
+    histories,
+    interleavings,
+    presentations,
+    replicas,
+)
 
 KEYED = "adjusts=always inserts=leader inserts=half_frozen inserts=quorum(0.5) shrink_only=true"
 KEYED_POLICIES = ["stable_lag=0", *KEYED.split(), "adjusts=follow_leader,inserts=most_free"]
@@ -63,7 +69,7 @@ def valid_and_accounted_whatever_comes(engine, data):
     keyed = case is MergeCase.R3
     asked = case.value if keyed else data.draw(st.sampled_from(["r4", "auto"]))
     policy = data.draw(st.sampled_from(KEYED_POLICIES)) if keyed else "default"
-    arrived = data.draw(quarrels(case=case))
+    arrived = data.draw(conflicting_arrivals(case=case))
     with engine(case=asked, policy=policy) as merge:
         for start, stop in cuts(data, len(arrived)):
             for number, element in arrived[start:stop]:

@@ -18,8 +18,14 @@ from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.merge.policy import Policy
+from anabranch.testing import (
+    conflicting_arrivals,
+    histories,
+    interleavings,
+    presentations,
+    replicas,
+)
 from anabranch.testing import engine as engine_of
-from anabranch.testing import histories, interleavings, presentations, quarrels, replicas
 
 CASES = st.sampled_from([MergeCase.R3, MergeCase.R4])
 
@@ -205,7 +211,7 @@ def test_the_kernel_does_what_the_reference_does(data):
     """Element by element, where replicas disagree, come, leave and are passed over."""
     case = data.draw(CASES)
     policy = data.draw(POLICIES if case is MergeCase.R3 else BAGS)
-    arrived = data.draw(quarrels(case=case))
+    arrived = data.draw(conflicting_arrivals(case=case))
     both = [engine_of(name, case=case.value, policy=policy) for name in ("reference", "kernel")]
     attached = set()
     for number in range(3):

@@ -17,7 +17,7 @@ from anabranch.operators.contract import GAPS_SHOWN, Arrival, Gap
 from anabranch.operators.merge.policy import Policy, Quorum
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 
@@ -33,7 +33,7 @@ def steps(data, arrived):
 @given(st.data())
 def test_the_kernel_names_the_gaps_of_the_reference_whatever_comes(data):
     """In steps of one element."""
-    arrived = data.draw(quarrels())
+    arrived = data.draw(conflicting_arrivals())
     kernel, reference = Kernel(), Reference()
     for number in range(3):
         guarantee = data.draw(GUARANTEES)

@@ -17,14 +17,14 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.state.blocks import BLOCK
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 GUARANTEES = st.sampled_from([None, None, 0, 3, FOREVER])
 
 
 @given(st.data())
 def test_with_one_element_per_step_the_output_is_the_reference_s(data):
-    arrived = data.draw(st.one_of(quarrels(), replicas().flatmap(interleavings)))
+    arrived = data.draw(st.one_of(conflicting_arrivals(), replicas().flatmap(interleavings)))
     policy = Policy(
         stable_lag=data.draw(st.sampled_from([0, 0, 1, 4])),
         shrink_only=data.draw(st.booleans()),
@@ -57,7 +57,7 @@ def test_with_one_element_per_step_the_output_is_the_reference_s(data):
 @given(st.data())
 def test_saved_in_parts_and_restored_it_behaves_the_same(keyed, data):
     """Steps, saves, crashes back to the last save, arrivals and departures, in any order."""
-    arrived = data.draw(quarrels() if keyed else quarrels_r4)
+    arrived = data.draw(conflicting_arrivals() if keyed else quarrels_r4)
     policy = Policy(shrink_only=data.draw(st.booleans()))
     kernel, other = Kernel(policy, keyed), Kernel(policy, keyed)
     for number in range(3):

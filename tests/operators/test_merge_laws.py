@@ -25,7 +25,7 @@ from anabranch.operators.contract import Arrival, Bucket, count_buckets
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, joiners, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, joiners, replicas
 
 
 @given(st.data())
@@ -60,7 +60,7 @@ def test_kernel_any_cut_any_restart_same_history(data):
 
 @given(st.data())
 def test_kernel_and_reference_agree_after_every_element_whatever_comes(data):
-    arrived = data.draw(quarrels())
+    arrived = data.draw(conflicting_arrivals())
     lag = data.draw(st.sampled_from([0, 0, 1, 4]))
     kernel = Kernel(Policy(stable_lag=lag))
     reference = Reference(MergeR3(policy=Policy(stable_lag=lag)))
@@ -99,7 +99,7 @@ def test_with_a_lag_the_output_is_compatible_at_every_step_and_equivalent_at_the
 
 @given(st.data())
 def test_output_is_valid_whatever_comes(data):
-    arrived = data.draw(quarrels())
+    arrived = data.draw(conflicting_arrivals())
     merge = Kernel()
     for start, stop in pairwise([0, *data.draw(cuts(len(arrived)))]):
         merge.step(runs(arrived[start:stop]))

@@ -16,7 +16,7 @@ from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.policy import Policy, Quorum, Violations
 from anabranch.operators.reference.membership import Alarm, Stretch
-from anabranch.testing.strategies import histories, joiners, presentations, quarrels
+from anabranch.testing.strategies import conflicting_arrivals, histories, joiners, presentations
 
 NAMES = ["r0", "r1", "r2", "r3"]
 
@@ -139,7 +139,7 @@ def test_after_a_promotion_the_output_is_right_outside_the_stretch(data, policy)
 def test_a_replica_that_breaks_a_promise_is_detached_and_not_believed_again(data):
     run = Run.of(Policy(violations=Violations.DETACH), 3)
     guilty = set()
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         outcome = run.take(number, element)
         if f"r{number}" in guilty:
             assert outcome.reason is Reason.EXPELLED

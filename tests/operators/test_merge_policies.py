@@ -12,7 +12,7 @@ from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket
 from anabranch.operators.merge.policy import Adjusts, Inserts, Policy, Quorum
 from anabranch.operators.reference.r3 import MergeR3
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 
 @given(st.data(), policies())
@@ -39,7 +39,7 @@ def test_every_policy_is_compatible_at_every_prefix_and_equivalent_at_the_end(da
 
 @given(st.data(), policies())
 def test_every_policy_is_valid_and_accounted_whatever_comes(data, policy):
-    arrived = data.draw(quarrels())
+    arrived = data.draw(conflicting_arrivals())
     run = Run.of(policy, 0)
     for number in range(3):
         guarantee = data.draw(st.sampled_from([None, None, 0, 3, FOREVER]))

@@ -15,7 +15,7 @@ from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, NEVER
 from anabranch.operators.contract import Bucket, Reason
 from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 
 def feed(policy, *arrivals, replicas=3):
@@ -51,7 +51,7 @@ def came_before_reconcile(run, element, number):
 @given(st.data(), policies(adjusts=[Adjusts.ALWAYS]))
 def test_always_shows_every_adjust_that_it_may(data, policy):
     run = Run.of(policy, 3)
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         before, frontier = run.shown(), run.merge.frontier
         outcome = run.take(number, element)
         if not isinstance(element, Adjust) or element.changes_nothing:
@@ -147,7 +147,7 @@ def test_a_quorum_brings_events(data, policy):
 @given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
 def test_first_brings_whatever_somebody_has(data, policy):
     run = Run.of(policy, 3)
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         run.take(number, element)
         shown = run.shown()
         assert all(
@@ -158,7 +158,7 @@ def test_first_brings_whatever_somebody_has(data, policy):
 @given(st.data(), policies(inserts=[Inserts.HALF_FROZEN]))
 def test_half_frozen_never_removes_an_event(data, policy):
     run = Run.of(policy, 3)
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         run.take(number, element)
     assert not any(isinstance(e, Adjust) and e.is_removal for e in run.output)
 

@@ -21,7 +21,7 @@ from anabranch.model.time import NEVER, Time
 from anabranch.operators.contract import REASONS, Bucket, Reason
 from anabranch.operators.merge.policy import Adjusts, Follow, Inserts, Policy, Quorum
 from anabranch.operators.state.events import ABSENT
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 
 class Reading(NamedTuple):
@@ -114,7 +114,7 @@ def steps(data, arrived):
 @given(st.data(), policies(adjusts=[Adjusts.ALWAYS], inserts=[Inserts.FIRST]))
 def test_always_shows_the_last_adjust_of_a_step(engine, data, policy):
     merge = engine(policy, 3)
-    for arrived in steps(data, data.draw(quarrels())):
+    for arrived in steps(data, data.draw(conflicting_arrivals())):
         before = merge.read()
         last = {}
         for element, reason in merge.take(arrived):
@@ -204,7 +204,7 @@ def test_events_come_while_those_have_them_whom_the_policy_asks(engine, data, po
 @given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
 def test_first_brings_whatever_somebody_has(engine, data, policy):
     merge = engine(policy, 3)
-    for arrived in steps(data, data.draw(quarrels())):
+    for arrived in steps(data, data.draw(conflicting_arrivals())):
         merge.take(arrived)
         read = merge.read()
         had = read.having(read.reached)
@@ -215,7 +215,7 @@ def test_first_brings_whatever_somebody_has(engine, data, policy):
 @given(st.data(), policies(inserts=[Inserts.HALF_FROZEN]))
 def test_half_frozen_never_removes_an_event(engine, data, policy):
     merge, shown = engine(policy, 3), set()
-    for arrived in steps(data, data.draw(quarrels())):
+    for arrived in steps(data, data.draw(conflicting_arrivals())):
         merge.take(arrived)
         now = set(merge.read().shown)
         assert shown <= now

@@ -21,7 +21,7 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Arrival, Bucket, Reason
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.testing.cases import load_cases
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 CASES = load_cases(Path(__file__).parents[1] / "cases" / "merge_r3.case")
 
@@ -78,7 +78,7 @@ def test_an_empty_insert_that_names_an_event_early_changes_no_element():
 @given(st.data())
 def test_kernel_refuses_what_r3_refuses_and_stays_valid(data):
     merge, kernel, wrong = MergeR3(), Kernel(), 0
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         reason = merge.push(f"r{number}", element).reason
         wrong += reason.bucket in (Bucket.VIOLATION, Bucket.LATE) or reason is Reason.SETTLED
         kernel.step([(f"r{number}", [element])])

@@ -37,7 +37,7 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.testing.step_account import StepAccount
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,13 @@ OPERATORS: dict[str, Entry] = {
     "merge r0": merge(MergeCase.R0, ordered_quarrels(MergeCase.R0)),
     "merge r1": merge(MergeCase.R1, ordered_quarrels(MergeCase.R1)),
     "merge r2": merge(MergeCase.R2, ordered_quarrels(MergeCase.R2)),
-    "merge r3": merge(MergeCase.R3, quarrels()),
+    "merge r3": merge(MergeCase.R3, conflicting_arrivals()),
     "merge r4": merge(MergeCase.R4, quarrels_r4),
     "merge auto": merge(None, quarrels_r4),
-    **{f"merge r3 {policy}": merge(MergeCase.R3, quarrels(), policy) for policy in POLICIES},
+    **{
+        f"merge r3 {policy}": merge(MergeCase.R3, conflicting_arrivals(), policy)
+        for policy in POLICIES
+    },
     "normalise": unary(NormaliseOperator),
     "cleanse": unary(CleanseOperator),
     "finalize": unary(FinalizeOperator),

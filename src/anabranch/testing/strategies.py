@@ -8,7 +8,7 @@
 * `replicas()`: several such streams of one history.
 * `joiners(history, guarantee=t)`: such a stream of a replica that attaches late.
 * `interleavings(streams)`: one order in which the elements of several streams may arrive.
-* `quarrels()`: arrivals of streams that disagree, and now and then break a promise.
+* `conflicting_arrivals()`: arrivals of streams that disagree and may contain violations.
 
 A stable is placed only where everything that follows keeps its promise.  All shrinks towards
 ordered streams without revisions.  Needs Hypothesis: `pip install 'anabranch[test]'`.
@@ -197,7 +197,7 @@ def interleavings(
     return _orders(len(turns)).map(deal)
 
 
-def quarrels(
+def conflicting_arrivals(
     *,
     case: MergeCase = MergeCase.R3,
     inputs: int = 3,
@@ -210,7 +210,7 @@ def quarrels(
     elements would nearly all be violations, and never lead to a conflict.
     """
     known = histories(case=case, max_events=4, max_time=7) if history is None else history
-    return _quarrels(replicas(case=case, max_inputs=1, history=known), inputs, wrong)
+    return _conflicting(replicas(case=case, max_inputs=1, history=known), inputs, wrong)
 
 
 @cache
@@ -277,7 +277,7 @@ def _replicas(
 
 @lru_cache(maxsize=256)
 @st.composite
-def _quarrels(
+def _conflicting(
     draw: DrawFn, stream: SearchStrategy[list[list[Element]]], inputs: int, wrong: int
 ) -> list[tuple[int, Element]]:
     arrived = draw(interleavings([draw(stream)[0][:-1] for _ in range(inputs)]))

@@ -157,7 +157,7 @@ class Agenda:
         """Assert that nothing which is due is in no list."""
         true = Agenda()
         true.rebuild(nodes, frontier)
-        assert (true.missing == self.missing).all(), f"missing {self.missing}: {self!r}"
+        assert (true.missing == self.missing).all(), f"missing {self.missing} != {true.missing}"
         for mine, other in zip(
             (self.due, *self.pending), (true.due, *true.pending), strict=True
         ):
@@ -165,10 +165,11 @@ class Agenda:
             have = set(zip(*(column.tolist() for column in mine.entries), strict=True))
             must = set(zip(*(column.tolist() for column in other.entries), strict=True))
             lacks = _lacking(must, have, nodes)
-            assert not lacks, f"not on the agenda: {lacks}: {self!r}"
+            assert not lacks, f"entries that are due and not on the agenda: {lacks}"
         for replica in range(len(self.pending)):
             ids = true._passed[nodes.rows[true._passed, ENDS + replica] == ABSENT]
-            assert np.isin(ids, self.unmentioned(replica)).all(), f"unmentioned: {self!r}"
+            found = self.unmentioned(replica)
+            assert np.isin(ids, found).all(), f"unmentioned of {replica}: {found} lacks {ids}"
 
     def _tidy_passed(self, nodes: Nodes) -> None:
         ids = self._passed[: self._count]

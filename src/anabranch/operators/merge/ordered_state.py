@@ -100,15 +100,17 @@ class Held:
     def check(self, replicas: int) -> None:
         """Assert what must always hold, with this many replicas."""
         columns = (self.replica, self.start, self.end, self.place, self.number)
-        assert len(set(map(len, columns))) == 1, repr(self)
-        assert (np.diff(self.number) > 0).all(), f"a number twice: {self!r}"
-        assert (self.end > self.start).all(), f"an empty event was held: {self!r}"
-        assert (self.replica < replicas).all(), f"held for nobody: {self!r}"
+        sizes = [len(column) for column in columns]
+        assert len(set(sizes)) == 1, f"lengths of columns differ: {sizes}"
+        assert (np.diff(self.number) > 0).all(), f"numbers do not rise: {self.number}"
+        assert (self.end > self.start).all(), f"ends {self.end} <= starts {self.start}"
+        assert (self.replica < replicas).all(), f"rows {self.replica} >= {replicas} replicas"
         if self.payload.num_columns:
-            assert (self.place < self.payload.num_rows).all(), f"a payload is lost: {self!r}"
+            stored = self.payload.num_rows
+            assert (self.place < stored).all(), f"places {self.place} >= {stored} payloads"
         order = np.argsort(self.replica, kind="stable")
         start, same = self.start[order], np.diff(self.replica[order]) == 0
-        assert (np.diff(start)[same] >= 0).all(), f"held out of order: {self!r}"
+        assert (np.diff(start)[same] >= 0).all(), f"held starts are not sorted: {start}"
 
 
 @dataclass(eq=False)
@@ -228,19 +230,28 @@ class OrderedState(MergeLane):
     def check(self) -> None:
         """Assert what must always hold between steps."""
         members = len(self.members)
-        assert len(self.last_start) == members, f"a replica without a last start: {self!r}"
-        assert len(set(self.members.names)) == members, f"a name twice: {self!r}"
+        starts, names = len(self.last_start), self.members.names
+        assert starts == members, f"{starts} last starts != {members} replicas"
+        assert len(set(names)) == members, f"names of replicas are not unique: {names}"
         # What one that was promoted has waiting comes out with the next step.
         joined = self.members.trusted(self.frontier)
         reached = self.members.lagging(self.policy.stable_lag)[joined]
-        assert (reached <= self.frontier).all(), f"runs behind: {self!r}"
+        assert (reached <= self.frontier).all(), f"frontier {self.frontier} < {reached}"
         self.group.check()
-        assert (len(self.group) > 0) == (self.current > NEVER_UNITS), f"no event: {self!r}"
+        assert (len(self.group) > 0) == (self.current > NEVER_UNITS), (
+            f"{len(self.group)} events at the current start {self.current}"
+        )
         if isinstance(self.group, Bag):
-            assert self.group.brought.shape[1] == members, f"brought by nobody: {self!r}"
+            width = self.group.brought.shape[1]
+            assert width == members, f"counts of {width} replicas != {members} replicas"
         self.held.check(members)
         self.blocks.check(self.held.number)
-        assert (self.held.number < self.next_held).all(), f"was not numbered: {self!r}"
-        assert not joined[self.held.replica].any(), f"held, though joined: {self!r}"
-        assert (self.held.start >= self.frontier).all(), f"held for nothing: {self!r}"
-        assert self.frontier < FOREVER_UNITS or not len(self.held), f"has ended: {self!r}"
+        held = self.held
+        assert (held.number < self.next_held).all(), f"{held.number} >= {self.next_held}"
+        early = held.replica[joined[held.replica]]
+        assert not len(early), f"inserts held of joined replicas: rows {early}"
+        assert (held.start >= self.frontier).all(), (
+            f"held starts {held.start} < frontier {self.frontier}"
+        )
+        ended = self.frontier == FOREVER_UNITS
+        assert not (ended and len(held)), f"{len(held)} inserts held after FOREVER, expected 0"

@@ -207,7 +207,8 @@ class MergeState(MergeLane):
         """Assert what must always hold between steps."""
         self.nodes.check()
         width = self.nodes.rows.shape[1]
-        assert width == ENDS + len(self.members), f"{width} columns: {self!r}"
+        wanted = ENDS + len(self.members)
+        assert width == wanted, f"columns of a row: {width} != {wanted}"
         bags = self.nodes.bag_ids()
         assert not (self.keyed and len(bags)), f"bags under R3: {bags}"
         check_bags(self.nodes.bags, self.nodes.rows, bags)
@@ -219,7 +220,7 @@ class MergeState(MergeLane):
             reached = lagged(np.array([reach]), self.policy.stable_lag)
         else:
             reached = reached[self.members.trusted(self.frontier)]
-        assert (reached <= self.frontier).all(), f"behind {reached}: {self!r}"
+        assert (reached <= self.frontier).all(), f"frontier {self.frontier} < {reached}"
         names = self.members.names
         assert len(set(names)) == len(names), f"a name twice: {names}"
         self.agenda.check(self.nodes, self.frontier)
@@ -228,18 +229,25 @@ class MergeState(MergeLane):
 
     def _check_singles(self) -> None:
         rows = self.nodes.rows[self.nodes.living()]
-        assert self.frontier < FOREVER_UNITS or not len(rows), f"has ended: {self!r}"
+        ended = self.frontier == FOREVER_UNITS
+        assert not (ended and len(rows)), f"{len(rows)} live events after FOREVER, expected 0"
         rows = rows[rows[:, FLAGS] & BAG == 0]
         start, out, flags = rows[:, START], rows[:, OUT], rows[:, FLAGS]
         shown, free = out != ABSENT, start >= self.frontier
-        assert (out == rows[:, SHOWN]).all(), f"readers lack a change: {self!r}"
+        emitted = rows[:, SHOWN]
+        assert (out == emitted).all(), f"ends on the output {out} != emitted {emitted}"
         alive = (rows[:, ENDS:] > start[:, None]).any(axis=1)
-        assert (shown | free).all(), f"an event that can never be on the output: {self!r}"
-        assert (shown | ~alive).all() or self.is_governed, f"not brought: {self!r}"
+        lost = start[~(shown | free)]
+        assert not len(lost), f"not on the output, starts {lost} < frontier {self.frontier}"
+        assert (shown | ~alive).all() or self.is_governed, (
+            f"live events are not on the output: starts {start[alive & ~shown]}"
+        )
         frozen = shown & ((out < self.frontier) | (out <= start))
-        assert not frozen.any(), f"a frozen event was kept: {self!r}"
+        assert not frozen.any(), f"frozen ends {out[frozen]} kept at frontier {self.frontier}"
         half_frozen = flags & ~(CONFLICT | WITHDRAWN) == LIVE | HALF_FROZEN
-        assert (half_frozen != free).all(), f"flags {flags} do not fit the frontier: {self!r}"
+        assert (half_frozen != free).all(), (
+            f"HALF_FROZEN {half_frozen} != (start < frontier) {~free}"
+        )
         ranks = rows[shown, RANK]
         assert len(np.unique(ranks)) == len(ranks), f"a rank twice: {ranks}"
         assert (ranks < self.next_rank).all(), f"a rank was not given yet: {ranks}"
@@ -251,19 +259,24 @@ class MergeState(MergeLane):
         np.add.at(counts, (ends[:, 0], ends[:, 1]), ends[:, 3])
         start = self.nodes.rows[bags, START]
         free, shown = start >= self.frontier, counts[:, 0]
-        assert (shown[~free] > 0).all(), f"nothing can ever be on the output: {self!r}"
+        assert (shown[~free] > 0).all(), f"half-frozen bags without output: {bags[~free]}"
         most = counts[:, 1:].max(axis=1, initial=0)
-        assert (shown >= most)[free].all(), f"an event was not brought: {self!r}"
+        assert (shown >= most)[free].all(), f"events on the output {shown} < fullest {most}"
         last = np.full(len(bags), NEVER_UNITS, np.int64)
         is_output = ends[:, 1] == 0
         np.maximum.at(last, ends[is_output, 0], ends[is_output, 2])
-        assert (last >= self.frontier)[~free].all(), f"a frozen bag was kept: {self!r}"
+        assert (last >= self.frontier)[~free].all(), (
+            f"last ends of half-frozen bags {last[~free]} < frontier {self.frontier}"
+        )
 
     def _check_final_names(self) -> None:
         self.final_names.check()
         ends = self.final_names.all()[:, END]
-        assert (ends < self.frontier).all() or self.frontier == FOREVER_UNITS
-        assert (ends >= self.members.slowest).all(), f"remembers too long: {ends}"
+        assert (ends < self.frontier).all() or self.frontier == FOREVER_UNITS, (
+            f"ends of final names {ends} >= frontier {self.frontier}"
+        )
+        slowest = self.members.slowest
+        assert (ends >= slowest).all(), f"ends of final names {ends} < slowest {slowest}"
 
     def _check_held(self) -> None:
         if not self.is_governed:
@@ -273,7 +286,7 @@ class MergeState(MergeLane):
         assert held.sum() == self.pending, f"{held.sum()} held, {self.pending} pending"
         rows = self.nodes.rows[living]
         has_it = rows[:, ENDS:] > rows[:, [START]]
-        assert (has_it | ~held).all(), f"held, and taken back: {self!r}"
-        assert (rows[held.any(axis=1), OUT] == ABSENT).all(), (
-            f"held, and on the output: {self!r}"
-        )
+        removed = living[(held & ~has_it).any(axis=1)]
+        assert not len(removed), f"inserts held of events that were removed: {removed}"
+        both = living[held.any(axis=1) & (rows[:, OUT] != ABSENT)]
+        assert not len(both), f"inserts held of events on the output: {both}"
