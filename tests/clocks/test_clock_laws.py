@@ -1,5 +1,6 @@
 """Laws of heartbeats: never broken while bounds hold, maximal, tight; both forms agree."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -104,6 +105,44 @@ def test_heartbeats_of_closed_bounds_are_maximal(bounds, chance, until):
         least = -1000 if heartbeat == NEVER else int(heartbeat) + 1
         more = SentRow(name, least, until + 1, until + 1, number=len(rows) + 1)
         assert breaches([*rows, more], bounds) == []
+
+
+def latest_emissions(rows, bounds, fixed=None):
+    """When each row was emitted at the latest, if all bounds hold; None if they cannot.
+
+    A row that is low after another one must have been emitted no later than that allows.
+    """
+    latest = {row.number: row for row in rows}
+    while broken := breaches([*latest.values(), *([fixed] if fixed else [])], bounds):
+        first, later, pair = broken[0]
+        if fixed and later.number == fixed.number:
+            return None
+        moved = replace(later, emitted=first.emitted + pair.wait)
+        if moved.emitted < later.arrived - bounds.latency[bounds.index(later.source)]:
+            return None
+        latest[later.number] = moved
+    return list(latest.values())
+
+
+@given(matrices(latency=4, meaning="clock"), SEEDS, st.integers(0, 40))
+def test_heartbeats_of_closed_bounds_are_maximal_with_latency(bounds, chance, until):
+    """A row of the next time may still arrive, for some legal times of emission (H9)."""
+    sent = simulate(bounds, chance, rows=12)
+    rows = [replace(row, emitted=row.arrived) for row in sent if row.arrived <= until]
+    assume(rows)
+    clock = Heartbeats(bounds)
+    for row in rows:
+        clock.arrive(row.source, row.time, at=row.arrived)
+    clock.advance(until)
+    seen = latest_emissions(rows, bounds)
+    assert seen is not None, "the true times of emission are one solution"
+    for name, heartbeat in clock.heartbeats.items():
+        least = -1000 if heartbeat == NEVER else int(heartbeat) + 1
+        latency = bounds.latency[bounds.index(name)]
+        assert any(
+            latest_emissions(seen, bounds, SentRow(name, least, emitted, until + 1, number=999))
+            for emitted in range(until + 1 - latency, until + 2)
+        )
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))

@@ -10,6 +10,7 @@ have a later time.  Time of the wall clock is always handed in.
     clock                     the same heartbeats from summaries, in columns; its state is
     saved states                    active, idle, paused, blocked, and why
     groups                    one heartbeat for many sources
+    late                      rows that break an inferred promise, counted and explained
     learn                     bounds that are learned, with a trail of their changes
 
 Papers: Srivastava and Widom, *Flexible Time Management in Data Stream Systems*, PODS 2004.
@@ -38,6 +39,7 @@ from anabranch.clocks.builders import (
 )
 from anabranch.clocks.clock import Beat, Clock, ClockState, Holder, Report
 from anabranch.clocks.groups import cost, group_alike, grouped
+from anabranch.clocks.late import Timeliness, sort_out
 from anabranch.clocks.learn import Change, Learning
 from anabranch.clocks.pairs import Pair
 from anabranch.clocks.reference import Heartbeats
@@ -61,6 +63,7 @@ __all__ = [
     "Sensor",
     "State",
     "Summaries",
+    "Timeliness",
     "Token",
     "closure",
     "cost",
@@ -76,6 +79,7 @@ __all__ = [
     "k_ordered",
     "sensors",
     "slack",
+    "sort_out",
     "summarise",
     "summarise_trigger",
 ]
