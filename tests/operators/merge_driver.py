@@ -152,7 +152,7 @@ class Kernel:
         return result
 
     def note(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
-        judge_accounts(arrivals, result, waited=self.policy.promote)
+        judge_accounts(arrivals, result, waited=self.policy.promote or not arrivals)
         for element in to_elements(result.output):
             self.output.append(element)
             self.reader.read(element)

@@ -70,6 +70,12 @@ class Duel:
             self.run.note(self.run.merge.detach(name))
             self.note(self.state.step(Inputs(control=(Detach(name),))))
 
+    def change(self, policy: Policy) -> None:
+        """Both go on with another policy; what a text cannot tell apart is one policy."""
+        self.policy = Policy.parse(str(policy))
+        self.run.note(self.run.merge.change(self.policy))
+        self.note(self.state.change(self.policy))
+
     def take(self, parts: Sequence[Part]) -> None:
         for name, elements in parts:
             if name not in self.run.merge.replicas:

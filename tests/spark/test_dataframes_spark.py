@@ -1,6 +1,7 @@
 """`ab.merge` on DataFrames: batch and streaming, every view, many sinks, types unchanged."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
+from anabranch.operators.merge.policy import Policy
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import Merged, build
@@ -173,7 +175,7 @@ def test_a_folder_of_another_run_is_refused(spark: Any, tmp_path: Path) -> None:
         merged.start(tmp_path / "ck", elements=out)
 
 
-def test_a_restart_with_other_lanes_or_another_policy_is_refused(
+def test_a_restart_with_other_lanes_is_refused_with_another_policy_not(
     spark: Any, tmp_path: Path
 ) -> None:
     merged = stream_of(spark, tmp_path)
@@ -181,9 +183,15 @@ def test_a_restart_with_other_lanes_or_another_policy_is_refused(
     other = ab.merge(merged.copies.stream, lanes=3)
     with pytest.raises(StateError, match="lanes = 2, but this start has 3"):
         other.start(tmp_path / "ck", once=True)
-    other = ab.merge(merged.copies.stream, lanes=2, policy="stable_lag=3,violations=detach")
-    with pytest.raises(StateError, match=r"policy = default, but this start has stable_lag=3;"):
-        other.start(tmp_path / "ck", once=True)
+    asked = replace(merged.asked, policy=Policy.parse("stable_lag=3,violations=detach"))
+    other = replace(merged, asked=asked)
+    query = other.start(tmp_path / "ck", once=True)
+    query.wait()
+    assert query.changed is not None
+    found = runs.read(tmp_path / "ck")
+    assert found is not None
+    assert [policy for _, policy in found.settings] == ["default", "stable_lag=3"]
+    assert found.policy == "stable_lag=3,violations=detach"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from merge_place import Place
 
-from anabranch.errors import StateError, UsageError
+from anabranch.errors import UsageError
 from anabranch.sources.pieces import FilePiece
 from anabranch.spark.query.control_log import ControlLog, read_entries
 from anabranch.spark.query.watch import InboxWatch
@@ -77,7 +77,7 @@ def test_a_policy_detaches_in_all_lanes_at_the_next_trigger(spark: Any, place: P
 
 
 @pytest.mark.spark
-def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
+def test_a_run_keeps_its_policy_and_a_promotion_is_reported(
     spark: Any, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(place.inbox / "x" / "1.parquet", A, B, stable(2))
@@ -86,9 +86,7 @@ def test_a_policy_belongs_to_its_run_and_a_promotion_is_told(
     policy = "inserts=quorum(1),promote=true"
     totals = place.merge(spark, policy=policy, case="r3")
     assert (totals.alarm, totals.stretches, totals.frontier) == (None, [], 2)
-    for other in ("default", "promote=true", "stable_lag=2"):
-        with pytest.raises(StateError, match=rf"policy = .*,pro.* start has {other}"):
-            place.prepare(policy=other)
+    assert place.prepare(policy="stable_lag=2").run.policy == "stable_lag=2"
     (place.inbox / "x" / "_detached").touch()
     write(place.inbox / "y" / "2.parquet", B, C, stable(3))
     again = place.prepare()  # no policy: that of the run

@@ -9,7 +9,7 @@ import pytest
 from test_dataframes_spark import EAST, PLAIN, TRUTH, WEST, frames_of, history, stream_of
 
 import anabranch as ab
-from anabranch.errors import StateError, UsageError, ViolationError
+from anabranch.errors import UsageError, ViolationError
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.prepare import prepare
 
@@ -108,8 +108,11 @@ def test_what_a_restart_does_not_name_is_the_runs(spark: Any, tmp_path: Path) ->
     found = runs.read(tmp_path / "ck")
     assert found is not None
     assert (found.run, found.lanes, found.policy) == (run.run, 1, "stable_lag=1")
-    with pytest.raises(StateError, match=r"policy = stable_lag=1, but this start has default"):
-        ab.merge(*frames, policy="default").start(tmp_path / "ck", once=True)
+    run = ab.merge(*frames, policy="default").start(tmp_path / "ck", once=True)
+    run.wait()
+    taken = run.totals.next_trigger - 1
+    text = f"policy changes from stable_lag=1 to default at trigger {taken}"
+    assert str(run.changed) == text
 
 
 def test_each_new_run_has_an_id_of_its_own(spark: Any, tmp_path: Path) -> None:

@@ -39,7 +39,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="Merge algorithm; auto: the cheapest that the declared properties permit.",
 )
-@click.option("--policy", help="Merge policy, such as 'inserts=quorum(0.5),violations=detach'.")
+@click.option(
+    "--policy",
+    help="Merge policy, such as 'inserts=quorum(0.5),violations=detach'. A restart with "
+    "another one changes it, and reports from which trigger on.",
+)
 @click.option(
     "--gaps/--no-gaps",
     default=None,
@@ -217,6 +221,8 @@ def _run(
             on_trigger=listen,
             warn_share=settings.warn_share,
         )
+        if query.changed is not None:
+            click.echo(str(query.changed), err=True)
         try:
             while not interrupted.is_set() and not query.wait(1):
                 lines.show(query.query)

@@ -197,7 +197,18 @@ class PassOver:
     input: str
 
 
-ControlEntry: TypeAlias = Attach | Detach | PassOver
+@dataclass(frozen=True, slots=True)
+class NewSettings:
+    """The operator continues with other settings, in its own notation: a merge has a policy.
+
+    They concern all inputs: `input` names none.
+    """
+
+    settings: str
+    input: str = ""
+
+
+ControlEntry: TypeAlias = Attach | Detach | PassOver | NewSettings
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@
     engine.push("east", "insert a 3..9; stable 5")     elements of an input, in its order
     engine.attach("west", guarantee=5)                  an input takes part, or
     engine.detach("west")                               leaves
+    engine.change("stable_lag=2")                       other settings, from the next step on
     engine.cut()                                        the step (on Spark: the trigger) ends
     engine.restart()                                    stop, and go on from what was saved
     engine.output, engine.history, engine.account       what came of it
@@ -62,7 +63,7 @@ from anabranch.model.element import Element
 from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, Time
-from anabranch.operators.contract import Attach, Bucket, Detach, PassOver
+from anabranch.operators.contract import Attach, Bucket, Detach, NewSettings, PassOver
 from anabranch.testing.backends import COUNTED, Backend, Compiled, Stepwise
 from anabranch.testing.operators import OPERATORS, Entry
 
@@ -120,6 +121,11 @@ class Engine:
         """Do not wait for an input until it has caught up; for copies with gaps."""
         self.cut()
         self._backend.control(PassOver(name))
+
+    def change(self, settings: str) -> None:
+        """Go on with other settings: of a merge, a policy as text; `violations` stays."""
+        self.cut()
+        self._backend.control(NewSettings(settings))
 
     def cut(self) -> tuple[Element, ...]:
         """End the step: take what was pushed; what came out since the cut before."""

@@ -15,7 +15,14 @@ import pyarrow as pa
 from anabranch.batch.batch import concat
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.model.element import Element
-from anabranch.operators.contract import Attach, ControlEntry, Detach, Operator, PassOver
+from anabranch.operators.contract import (
+    Attach,
+    ControlEntry,
+    Detach,
+    NewSettings,
+    Operator,
+    PassOver,
+)
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.sources.channels import ELEMENTS, FINAL
 from anabranch.spark.lane.exported import HeldParts
@@ -28,6 +35,7 @@ from anabranch.spark.lane.state_cache import WarmCopies
 from anabranch.spark.lane.trigger import make
 from anabranch.spark.pack.parcels import (
     ATTACH,
+    CHANGE,
     DETACH,
     PASS,
     Facts,
@@ -101,6 +109,8 @@ class InLanes:
         self.expelled.discard(entry.input)
         kind = PASS if isinstance(entry, PassOver) else DETACH
         one = Parcel(0, entry.input, log=self.trigger, entry=kind)
+        if isinstance(entry, NewSettings):
+            one = replace(one, entry=CHANGE, settings=entry.settings)
         if isinstance(entry, Attach):
             number, guarantee = entry.attachment, entry.guarantee
             one = replace(one, entry=ATTACH, attachment=number, guarantee=guarantee)

@@ -22,7 +22,8 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.element import Element, Insert
 from anabranch.model.time import FOREVER
-from anabranch.operators.contract import Attach, ControlEntry, Detach
+from anabranch.operators.contract import Attach, ControlEntry, Detach, NewSettings
+from anabranch.operators.merge.policy import Policy
 from anabranch.sinks.published import Piece, pieces_in
 from anabranch.testing.backends import COUNTED, Pushed
 from anabranch.testing.ledger import Account
@@ -93,6 +94,10 @@ class OnSpark:
                 query.attach(entry.input, guarantee=entry.guarantee)
             elif isinstance(entry, Detach):
                 query.detach(entry.input)
+            elif isinstance(entry, NewSettings):
+                policy = Policy.parse(entry.settings)
+                query.change(policy=policy, gaps=policy.gaps, wait=policy.wait)
+                self.options = {**self.options, "policy": entry.settings}
             else:
                 query.pass_over(entry.input)
         if pushed:

@@ -22,6 +22,7 @@ from anabranch.operators.contract import (
     ControlEntry,
     Detach,
     Gap,
+    NewSettings,
     Operator,
     Outcome,
     Reason,
@@ -123,6 +124,8 @@ class MergeReference:
             )
         elif isinstance(entry, Detach):
             change = self.merge.detach(entry.input)
+        elif isinstance(entry, NewSettings):
+            change = self.merge.change(Policy.parse(entry.settings))
         else:
             change = self.merge.pass_over(entry.input)
         return change

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.batch.batch import NEVER_UNITS
 from anabranch.batch.codec import to_elements
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError, UsageError, ViolationError
@@ -31,12 +32,13 @@ from anabranch.operators.contract import (
     Detach,
     Inputs,
     InputStatus,
+    NewSettings,
     PassOver,
     Resolved,
     StepResult,
 )
 from anabranch.operators.merge.members import Members
-from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
+from anabranch.operators.merge.policy import DEFAULT, Policy, Violations, require_support
 from anabranch.operators.reference.membership import Alarm, Stretch
 from anabranch.operators.reference.r4 import accuse
 from anabranch.operators.state.blocks import Saved
@@ -83,10 +85,11 @@ class MergeLane(ABC):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The case, the alarm if nothing can progress, where the output may be wrong."""
+        """Case and policy, the alarm if nothing can progress, where output may be wrong."""
         alarm = self.alarm
         return {
             "case": self.case.value,
+            "policy": str(self.lasting_policy),
             "alarm": alarm and [alarm.replica, int(alarm.guarantee)],
             "stretches": [
                 [int(one.start), int(one.end), one.replica] for one in self.stretches
@@ -119,8 +122,16 @@ class MergeLane(ABC):
             inputs = Inputs(tuple(inputs))
         arrivals = inputs.arrivals
         require_arrivals(self.schema, self.members, arrivals)
+        changes = [
+            Policy.parse(e.settings) for e in inputs.control if isinstance(e, NewSettings)
+        ]
+        for policy in changes:
+            require_support(self.case, policy)
         self.mark += 1
         for entry in inputs.control:
+            if isinstance(entry, NewSettings):
+                self.change_policy(changes.pop(0))
+                continue
             if isinstance(entry, Attach):
                 row = self.members.row_of_attachment(entry.input, entry.attachment)
                 if row is None:
@@ -139,6 +150,19 @@ class MergeLane(ABC):
         result = self._take(arrivals)
         found = violators(self.policy, arrivals, result)
         return replace(result, violators=found) if found else result
+
+    def change(self, policy: Policy) -> StepResult:
+        """A step from which on another policy decides; `violations` stays as it is."""
+        return self.step(Inputs(control=(NewSettings(str(policy)),)))
+
+    def change_policy(self, policy: Policy) -> None:
+        """Let another policy decide from the next element on, and about all that waits."""
+        before = self.policy
+        self.policy = replace(policy, violations=before.violations)
+        # Without `promote` nobody noted who had joined; only such a one moves the frontier.
+        self.members.had_joined |= self.frontier > NEVER_UNITS
+        self._follow_policy(before)
+        self._promote()
 
     def add_replica(self, name: str, attachment: int = 1, guarantee: int | None = None) -> None:
         """Let a replica take part from the next element on, if this attachment is new."""
@@ -170,6 +194,10 @@ class MergeLane(ABC):
     @abstractmethod
     def _take(self, arrivals: Sequence[Arrival]) -> StepResult:
         """Take elements of replicas that are attached."""
+
+    @abstractmethod
+    def _follow_policy(self, before: Policy) -> None:
+        """Make what is remembered fit the policy, which was another one before."""
 
     @abstractmethod
     def _add_column(self) -> None:

@@ -1,4 +1,4 @@
-"""Merge as an operator of a pipeline: which case, with which policy, fixed for a run's life.
+"""Merge as an operator of a pipeline: which case, fixed for a run's life, and which policy.
 
 `MergeOperator` is what a pipeline runs; `open_merge` and `from_parts` are for use by hand.
 R0, R1 and R2 have one state (`ordered_state`), R3 and R4 with every policy another (`state`);
@@ -13,8 +13,9 @@ order of starts.  With one lane it is.
 All that a policy decides by stables and membership (who leads, who votes, who is promoted, how
 far the output stays behind) is the same in every lane, for these reach every lane.
 
-A state belongs to its policy: another one is refused by name.  Only `violations` may change
-between two runs, for nothing that is remembered depends on it.
+A state belongs to its policy: the operator's is that of a state to which nothing has happened.
+`Change` replaces it at a step, in all lanes; only `violations` is always the operator's, for
+nothing that is remembered depends on it.
 
 `reports_final` lets the results of R3 and R4 have the events that each step made final.  R0 to
 R2 keep nothing of an event that they have emitted, so they cannot: whoever wants final events
@@ -107,7 +108,7 @@ class MergeOperator:
         )
 
     def from_parts(self, parts: Mapping[str, bytes]) -> OrderedState | MergeState:
-        """The merge that was saved; StateError if of another case, policy or schema."""
+        """The merge that was saved, with its policy; StateError if of another case."""
         require_support(self.case, self.policy)
         state: OrderedState | MergeState
         if self.case in CASES:
@@ -115,15 +116,13 @@ class MergeOperator:
         else:
             state = MergeState.from_parts(parts, self.schema)
             state.reports_final = self.reports_final
-        begun, state.policy = state.policy, self.policy
-        if (state.case, begun) != (self.case, state.lasting_policy):
+        if state.case is not self.case:
             message = (
-                f"merge: this state was started as case {state.case.name} with the policy "
-                f"{begun}, but this merge is {self.case.name} with "
-                f"{state.lasting_policy}; keep both as they were (violations may change), or "
-                "start a new run"
+                f"merge: this state was started as case {state.case.name}, but this merge is "
+                f"{self.case.name}; keep the case as it was, or start a new run"
             )
             raise StateError(message)
+        state.policy = replace(state.policy, violations=self.policy.violations)
         return state
 
     def split(

@@ -179,6 +179,9 @@ class OrderedState(MergeLane):
 
         return take(self, arrivals)
 
+    def _follow_policy(self, before: Policy) -> None:
+        """Nothing that is remembered depends on the policy."""
+
     def _add_column(self) -> None:
         self.mark += 1
         self.last_start = np.append(self.last_start, NEVER_UNITS)

@@ -31,6 +31,8 @@ from anabranch.operators.merge.govern import (
     abandon,
     holding,
     is_governed,
+    keeps,
+    look,
     resolved_of,
 )
 from anabranch.operators.merge.lane import MergeLane
@@ -90,6 +92,10 @@ class MergeState(MergeLane):
     highest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     view: View = field(default_factory=View)
     abandoned: list[Resolved] = field(default_factory=list)
+    asks_all: bool = False
+    """In the step in which the policy changes, it is asked about every event."""
+    withdrawn: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    """The events that a change of the policy takes off the output, until the step ends."""
 
     @classmethod
     def empty(
@@ -116,7 +122,7 @@ class MergeState(MergeLane):
     @property
     def is_governed(self) -> bool:
         """Whether the policy decides who brings events, or whose ends they take."""
-        return is_governed(self.policy)
+        return self.asks_all or is_governed(self.policy)
 
     @property
     def live(self) -> int:
@@ -139,6 +145,52 @@ class MergeState(MergeLane):
         from anabranch.operators.merge.step import take
 
         return take(self, arrivals)
+
+    def _follow_policy(self, before: Policy) -> None:
+        """Ask the new policy about all events in this step, if one of the two asks at all.
+
+        Every block is written again: what is held has columns of its own.
+        """
+        self.nodes.changed[:] = self.mark
+        self.agenda.rebuild(self.nodes, self.frontier)
+        was_governed = self.asks_all or is_governed(before)
+        if not was_governed:
+            shape = len(self.nodes.rows), PER_REPLICA * len(self.members)
+            self.held = np.full(shape, NOBODY, np.int64)
+        if not was_governed or before.inserts != self.policy.inserts:
+            self.highest = self._highest()
+        self.asks_all = was_governed or is_governed(self.policy)
+        self.view = View()
+        rows, ids = self.nodes.rows, self.nodes.living()
+        rows[ids, FLAGS] &= ~WITHDRAWN
+        if keeps(self.policy) and not keeps(before):
+            self._withdraw(ids)
+
+    def _highest(self) -> Ints:
+        """Of each replica the highest start among the events that are remembered."""
+        rows = self.nodes.rows[self.nodes.living()]
+        start = rows[:, [START]]
+        has_it = rows[:, ENDS:] > start
+        found: Ints = np.where(has_it, start, NEVER_UNITS).max(axis=0, initial=NEVER_UNITS)
+        return found
+
+    def _withdraw(self, ids: Ints) -> None:
+        """Take free events off the output that a policy which never removes shows later."""
+        seen = (self.members, self.nodes, self.highest)
+        view = look(self.policy, *seen, frontier=self.frontier, before=self.view)
+        rows, chosen = self.nodes.rows, self.members.serial == view.chosen
+        start = rows[ids, START]
+        has_it = (rows[ids, ENDS:][:, chosen] > start[:, None]).any(axis=1)
+        wrong = (start >= self.frontier) & ~(has_it & (start < view.sure))
+        self.withdrawn = ids[wrong & (rows[ids, OUT] != ABSENT)]
+        rows[self.withdrawn, OUT] = ABSENT
+
+    def end_change(self) -> None:
+        """The policy has been asked about all events; forget what only others need."""
+        self.asks_all, self.withdrawn = False, self.withdrawn[:0]
+        if not self.is_governed:
+            assert self.pending == 0, f"held without a reason: {self!r}"
+            self.held, self.highest = np.empty((0, 0), np.int64), self.highest[:0]
 
     def _add_column(self) -> None:
         self.nodes.add_column()

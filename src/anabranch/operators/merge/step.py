@@ -77,6 +77,8 @@ def take(state: MergeState, arrivals: Sequence[Arrival]) -> StepResult:
     resolved = explain_step(state, work, held)
     result = result_of(state, arrivals, work, resolved)
     settle(state, work)
+    if state.asks_all:
+        state.end_change()
     return result
 
 
@@ -371,12 +373,13 @@ def _govern(state: MergeState, work: StepWork) -> None:
     seen = (members, nodes, state.highest)
     state.view = govern.look(state.policy, *seen, frontier=frontier, before=before)
     rules = govern.rules_of(state.policy, state.view, members, state.frontier)
-    events = len(work.reasons) + (nodes.used if state.view != before else 0)
+    asks_all = state.asks_all or state.view != before
+    events = len(work.reasons) + (nodes.used if asks_all else 0)
     found = reconcile.nothing_found(events, len(members))
-    if state.view != before:
+    if asks_all:
         govern.govern_rest(nodes.rows, nodes.used, rules, found)
     govern.govern_touched(work.elements, work.reasons, nodes.rows, rules, found)
-    changed = np.unique(found.listed(reconcile.CHANGED))
+    changed = np.unique(np.append(found.listed(reconcile.CHANGED), state.withdrawn))
     nodes.changed[changed >> BLOCK_BITS] = state.mark
     work.changed.append(changed)
     agenda.pend(*found.pends[:, : found.counts[reconcile.PENDS]])

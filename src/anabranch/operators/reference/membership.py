@@ -136,6 +136,10 @@ class Membership:
         self.expelled.pop(name, None)
         self.replicas[name] = Replica((name, attachment), guarantee)
 
+    def note_joined(self, frontier: Time) -> None:
+        """Only who has joined moves a frontier."""
+        self.had_joined = self.had_joined or frontier > NEVER
+
     def expel(self, name: str) -> None:
         """Remember that no element of this replica counts until it attaches again."""
         self.expelled[name] = self.replicas[name].key[1]

@@ -30,6 +30,7 @@ from typing import Any
 from anabranch.model.element import Adjust, Element, Insert, Stable
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import Outcome, Reason, Released
+from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.membership import Change, ReferenceMerge, Replica
 
 
@@ -66,6 +67,13 @@ class OrderedMerge(ReferenceMerge, ABC):
     def detach(self, replica: str) -> Change:
         """Forget what this replica brought; what of it is on the output stays."""
         self._regroup(self.replicas.pop(replica, None))
+        return Change(tuple(self._advance()), self._resolved())
+
+    def change(self, policy: Policy) -> Change:
+        """Let another policy decide from now on."""
+        self.stable_lag, self.promotes = policy.stable_lag, policy.promote
+        self.members.note_joined(self.frontier)
+        self._regroup(None)
         return Change(tuple(self._advance()), self._resolved())
 
     def promote(self, replica: str) -> None:

@@ -68,6 +68,29 @@ class MergeR3(MergeR4):
     def __init__(self, *, policy: Policy = DEFAULT) -> None:
         super().__init__(policy=policy)
         self._view = View()
+        self._asks_all = False
+
+    def _follow_policy(self, before: Policy) -> None:
+        """Ask the new policy about every event, when the frontier has moved.
+
+        One that never removes events may not have shown them too early: what is still free on
+        the output, and not half frozen in the leader, leaves it.
+        """
+        inserts, nodes = self.policy.inserts, list(self.nodes.values())
+        if inserts != before.inserts:
+            for one in self.replicas.values():
+                having = (node.identity.start for node in nodes if node.ends.get(one.key))
+                one.highest_start = max(having, default=NEVER)
+        self._view, self._asks_all = View(), True
+        view, begins = self._now(), before.inserts is not Inserts.HALF_FROZEN
+        for node in nodes:
+            node.withdrawn = False
+            start, shown = node.identity.start, node.output_end
+            if inserts is not Inserts.HALF_FROZEN or not begins or shown is None:
+                continue
+            has_it = view.chosen is not None and node.ends.get(view.chosen)
+            if start >= self.frontier and not (has_it and start < view.sure):
+                self._apply(node, NewEnd(shown, None))
 
     def _insert(
         self, e: Insert, source: Replica, identity: Identity, node: Node | None
@@ -111,8 +134,8 @@ class MergeR3(MergeR4):
     ) -> None:
         """Ask the policy about an event that is mentioned; if its view changed, about all."""
         view = self._now()
-        if view != self._view:
-            self._view = view
+        if self._asks_all or view != self._view:
+            self._view, self._asks_all = view, False
             for other in self.nodes.values():
                 if other is not node:
                     self._look_at(other, None, None)

@@ -115,6 +115,17 @@ class MergeR4(ReferenceMerge):
         self._regroup()
         return Change(*self._flush())
 
+    def change(self, policy: Policy) -> Change:
+        """Let another policy decide from now on, about every event."""
+        before, self.policy = self.policy, policy
+        self.members.note_joined(self.frontier)
+        self._follow_policy(before)
+        self._regroup()
+        return Change(*self._flush())
+
+    def _follow_policy(self, before: Policy) -> None:
+        """Make what is remembered fit the policy; of R4 nothing depends on it."""
+
     def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
         """Take a replica's next element; an unknown replica is complete from the beginning."""
         return Outcome(self._take(replica, element, seq), *self._flush())

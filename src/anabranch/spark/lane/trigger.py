@@ -27,6 +27,7 @@ from anabranch.operators.contract import (
     ControlEntry,
     Detach,
     Inputs,
+    NewSettings,
     PassOver,
     State,
     StepResult,
@@ -40,6 +41,7 @@ from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
 from anabranch.spark.lane.state import Lane
 from anabranch.spark.pack.parcels import (
+    CHANGE,
     COUNTING_LANE,
     Parcel,
     Refused,
@@ -131,8 +133,11 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     known = {status.name: status.attachment for status in now.first.inputs} | lane.gone
     # The inputs of the first step are complete; a later one must declare it.
     order = spec.order if lane.steps else replace(spec.order, newcomers=None)
-    for one in rounds(parcels, order, known):
-        _round(now, one)
+    for one in sorted((p for p in parcels if p.entry == CHANGE), key=lambda p: p.log):
+        _control(now, NewSettings(one.settings or ""))
+        lane.steps += 1
+    for each in rounds([one for one in parcels if one.entry != CHANGE], order, known):
+        _round(now, each)
     refused: list[Refused] = []
     for parcel in parcels:
         if parcel.facts is not None:

@@ -91,7 +91,7 @@ def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
     keys = lane_keys(lanes)
     each = [F.struct(F.lit(keys[n]).alias("key"), F.lit(n).alias("lane")) for n in range(lanes)]
     each_lane = entries.select(F.explode(F.array(*each)).alias("to"), "*")
-    same = ["attachment", "log", "file", "entry", "guarantee"]
+    same = ["attachment", "log", "file", "entry", "guarantee", "settings"]
     head = F.struct(F.col("to.lane"), F.col("replica").alias("input"), *same)
     nothing = F.lit(None).cast("binary")
     return each_lane.select(
@@ -107,8 +107,8 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def _base(entry: Mapping[str, Any]) -> Parcel:
-    same = {name: entry[name] for name in ("attachment", "log", "file", "entry", "guarantee")}
-    return Parcel(lane=0, input=entry["replica"], **same)
+    names = ("attachment", "log", "file", "entry", "guarantee", "settings")
+    return Parcel(lane=0, input=entry["replica"], **{name: entry[name] for name in names})
 
 
 def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel]]:

@@ -53,6 +53,7 @@ ATTACH: Final = "attach"
 DETACH: Final = "detach"
 PASS: Final = "pass"
 NOTE: Final = "note"
+CHANGE: Final = "change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,10 @@ class Parcel:
     """Elements of one input for one lane, or one entry of the control log.
 
     `log`, `file` and `part` are the order of parcels within an input and attachment.
-    `guarantee` None: the input is complete.  `frontier` is that of the lane which sent the
-    parcel, where a stage before this one did.  `least`: elements of the latest attachment come
-    under this number, if not under a greater one.
+    `guarantee` None: the input is complete.  `settings` are those of a change, which names no
+    input.  `frontier` is that of the lane which sent the parcel, where a stage before this one
+    did.  `least`: elements of the latest attachment come under this number, if not under a
+    greater one.
     """
 
     lane: int
@@ -98,6 +100,7 @@ class Parcel:
     part: int = 0
     entry: str = DATA
     guarantee: int | None = None
+    settings: str | None = None
     frontier: int | None = None
     least: int | None = None
     facts: Facts | None = None
@@ -106,8 +109,8 @@ class Parcel:
 
 
 _HEAD: Final = (
-    "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "frontier",
-    "least",
+    "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
+    "frontier", "least",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"

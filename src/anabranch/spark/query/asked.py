@@ -42,6 +42,8 @@ class Asked:
             gaps = self.gaps
         elif base is kept or base.gaps or self.case in ORDERED:
             gaps = base.gaps
+        elif kept is not None:
+            base, gaps = replace(base, gaps=kept.gaps, wait=kept.wait), kept.gaps
         wait = base.wait if gaps else None
         if self.wait is not None:
             wait = to_units(str(self.wait), time, option="wait")

@@ -14,6 +14,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     detach   a replica leaves; it returns with a greater attachment number
     pass     a merge of copies with gaps does not wait for a replica until it has caught up
     note     nothing: a trigger that takes it reaches all lanes
+    change   other settings from this trigger on: the policy of a merge; of no replica
 
 Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
 that was found in one look (`together`), unless that is more than a trigger may take: then it is
@@ -35,11 +36,11 @@ from typing import Final
 
 from anabranch.sinks.json_file import read_json, write_json
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.pack.parcels import ATTACH, DATA, DETACH, NOTE, PASS
+from anabranch.spark.pack.parcels import ATTACH, CHANGE, DATA, DETACH, NOTE, PASS
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 COMPACT_AT: Final = 1000
 """The number of consumed files at which they are compacted while a query runs."""
@@ -47,7 +48,7 @@ COMPACT_AT: Final = 1000
 ENTRIES: Final = (
     "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
     "file string, modified bigint, length bigint, begin bigint, stop bigint, row bigint, "
-    "size bigint, until bigint"
+    "size bigint, until bigint, settings string, trigger bigint"
 )
 """What Spark calls the columns of an entry."""
 
@@ -57,7 +58,8 @@ class Entry:
     """One line of the log; `log` is its position, `guarantee` None: complete.
 
     `inbox` is the number of the inbox that the replica is in; None: it is a DataFrame's.
-    `begin`, `stop`, `row`, `size` and `until` are those of a `FilePiece`.
+    `begin`, `stop`, `row`, `size` and `until` are those of a `FilePiece`.  A change has
+    `settings`, and the `trigger` that is to take it.
     """
 
     log: int
@@ -74,6 +76,8 @@ class Entry:
     row: int | None = None
     size: int | None = None
     until: int | None = None
+    settings: str | None = None
+    trigger: int | None = None
 
 
 @dataclass
@@ -95,6 +99,7 @@ class ControlLog:
     """The entries so far, and who is a member by them; writes new ones.
 
     `implied`: replicas also attach by themselves, with their elements, as attachment 1.
+    `settings` are the changes so far, each with its trigger.
     Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
     """
 
@@ -105,6 +110,7 @@ class ControlLog:
         self._next = 0
         self.members: dict[str, Member] = {}
         self.files: dict[tuple[int, str], tuple[int, int]] = {}
+        self.settings: list[tuple[int, str]] = []
         self.entries: list[Entry] = []
         self._collected: list[Entry] | None = None
         self._written_ms = 0
@@ -136,6 +142,17 @@ class ControlLog:
     def pass_over(self, replica: str) -> bool:
         """Do not wait for a replica from the next trigger on; False if it is not there."""
         return self._end(PASS, replica)
+
+    def change(self, settings: str, trigger: int) -> None:
+        """Go on with other settings in all lanes, in a trigger that has not begun."""
+        with self._lock:
+            one = Entry(self._next, CHANGE, "", 0, settings=settings, trigger=trigger)
+            self._write([one])
+
+    def waiting(self, taken: int) -> int:
+        """How many triggers take what is in the log after the entry `taken`."""
+        files = [] if self._folder is None else _files(self._folder, _consumed(self._folder))
+        return sum(_first(name) > taken for name in files)
 
     def _end(self, entry: str, replica: str) -> bool:
         """Write an entry about a replica that is attached."""
@@ -203,7 +220,7 @@ class ControlLog:
             self._read()
             folder.mkdir(parents=True)
             for name, file in _files(self._folder, _consumed(self._folder)).items():
-                if int(name.partition(".")[0]) > taken:
+                if _first(name) > taken:
                     shutil.copy2(file, folder / name)  # with its time: Spark goes by it
             self._write_snapshot(_snapshot(folder))
 
@@ -211,7 +228,7 @@ class ControlLog:
         files = [(*key, *facts) for key, facts in self.files.items()]
         members = {name: asdict(member) for name, member in self.members.items()}
         state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
-        write_json(file, state)
+        write_json(file, {**state, "settings": self.settings})
 
     def refresh(self) -> None:
         """Take in what others wrote: a query that ended here may run elsewhere now."""
@@ -232,11 +249,15 @@ class ControlLog:
             return
         self._next = state["next"]
         self.members = {name: Member(**one) for name, one in state["members"].items()}
+        self.settings = [(trigger, settings) for trigger, settings in state["settings"]]
         self.files = {(inbox, name): (size, at) for inbox, name, size, at in state["files"]}
 
     def _note(self, entry: Entry) -> None:
         self._next = max(self._next, entry.log + 1)
         if entry.entry == NOTE:
+            return
+        if entry.settings is not None and entry.trigger is not None:
+            self.settings.append((entry.trigger, entry.settings))
             return
         is_gone = entry.entry == DETACH
         guarantee = None if is_gone else entry.guarantee
@@ -301,9 +322,14 @@ def groups(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
 def read_entries(*folders: Path, since: int = 0) -> Iterator[Entry]:
     """The entries of a log from a position on, in order; a file may be in two folders."""
     for name, file in sorted(_files(*folders).items()):
-        if int(name.partition(".")[0]) >= since:
+        if _first(name) >= since:
             for line in file.read_text().splitlines():
                 yield Entry(**json.loads(line))
+
+
+def _first(name: str) -> int:
+    """The first entry of a file of the log."""
+    return int(name.partition(".")[0])
 
 
 def _files(*folders: Path) -> dict[str, Path]:

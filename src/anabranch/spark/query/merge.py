@@ -219,7 +219,9 @@ class Merged:
     id: str
     quarantine: str | None = None
     kept: MergeOperator | None = None
-    """The operator of the run that is continued."""
+    """The operator of the run that is continued, with the policy that is to count."""
+    began: Policy | None = None
+    """The policy that this run's lanes began with."""
     hosted: Hosted | None = None
     """The operator that the lanes run if it is not a merge of copies."""
 
@@ -257,7 +259,10 @@ class Merged:
         """The operator that gets the rows, behind a key if there is one."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
-        return self.kept or MergeOperator.of(self.schema, self.choice, self._asked_policy)
+        if self.kept is None:
+            return MergeOperator.of(self.schema, self.choice, self._asked_policy)
+        began = self.began or self.kept.policy
+        return replace(self.kept, policy=replace(began, violations=self.kept.policy.violations))
 
     @property
     def label(self) -> str:
@@ -275,12 +280,6 @@ class Merged:
     @property
     def _asked_policy(self) -> Policy:
         return self.asked.settle(self.schema.time, gaps=self.copies.may_have_gaps)
-
-    @property
-    def waits_for(self) -> float | None:
-        """The seconds that the output waits for a slow replica; None: it does not wait."""
-        policy = Policy.parse(self.policy)
-        return self.asked.wait_wall if policy.gaps else None
 
     @property
     def schema(self) -> ElementSchema:
@@ -424,20 +423,23 @@ class Merged:
         """The same merge as a run has it, in all that is not asked for."""
         if run is None:
             return self
-        asked, before = self.asked, Policy.parse(run.policy)
-        usual = self.copies.may_have_gaps
-        policy = asked.settle(self.schema.time, gaps=usual, kept=before)
-        lanes = asked.lanes or run.lanes
+        lanes = self.asked.lanes or run.lanes
         is_merge = run.case in [case.value for case in MergeCase]
         if self.hosted is not None or not is_merge:  # compared with the run's record
             return replace(self, lanes=lanes)
-        if asked.case is not None:
-            kept = MergeOperator.of(self.schema, self.choice, policy)
-            return replace(self, kept=kept, lanes=lanes)
+        began = Policy.parse(run.settings[0][1])
+        return replace(self, kept=self._kept(run), lanes=lanes, began=began)
+
+    def _kept(self, run: Run) -> MergeOperator:
+        """The case of a run, with the policy that is asked for."""
+        before, usual = Policy.parse(run.policy), self.copies.may_have_gaps
+        policy = self.asked.settle(self.schema.time, gaps=usual, kept=before)
+        if self.asked.case is not None:
+            return MergeOperator.of(self.schema, self.choice, policy)
         kept = MergeOperator.named(self.schema, run.case, policy)
         # Raises if what replicas declare does not permit it.
         choose(self.copies.declared, gaps_possible=policy.gaps, asked=kept.case)
-        return replace(self, kept=kept, lanes=lanes)
+        return kept
 
     def watches(
         self, log: ControlLog, founders: Sequence[str], limit: int = TRIGGER_BYTES

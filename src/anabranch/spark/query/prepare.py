@@ -31,6 +31,7 @@ from anabranch.spark.query.kafka import KafkaOffsets
 from anabranch.spark.query.lease import DriverLease
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.settings import lasting, require_changeable, with_changes
 from anabranch.spark.query.shares import WARN_SHARE, ShareWarner
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
@@ -226,6 +227,13 @@ class Prepared:
             complete = self.merged.asked.assume_complete
             sources.write_changes(self.run, log, self.home, complete=complete)
 
+    def record_settings(self) -> None:
+        """Write the run again where its settings are not recorded yet."""
+        for folder in (*self.homes, self.folder):
+            known = None if folder is None else runs.read(folder)
+            if folder is not None and known is not None and known != self.run:
+                runs.write(self.run, folder)
+
     def remove_former(self) -> None:
         """Remove what an upgrade left, as soon as nothing needs it any more."""
         if self.folder is not None:
@@ -273,10 +281,15 @@ def prepare(
         DriverLock(folder).release()  # raises if another merge runs
     far = remote.RemoteFolder(merged.session, place) if folder is None else None
     found = remote.find(far) if folder is None and far else runs.find(Path(place), output)
+    log = None if found is None or folder is None else _log(folder, found)
+    if found is not None and log is not None:
+        found = with_changes(found, log)
     merged = merged.continued(found)
     run = _run(merged, found, has_output=output is not None)
     if found is not None:
         run = sources.changed(found, run, folder, output or place)
+        if log is None:
+            require_changeable(found, run, place)
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
     if output is None:
         sinks.setdefault(LATE, f"{place}/{LATE}")
@@ -295,10 +308,13 @@ def prepare(
         far,
     )
     _require_sinks(made, found)
-    if found is not None and folder is not None:
-        for watch in made.watches(ControlLog(runs.home(folder, found) / FOLDER)):
-            watch.require_unchanged()
+    for watch in made.watches(log):
+        watch.require_unchanged()
     return made
+
+
+def _log(folder: Path, run: runs.Run) -> ControlLog:
+    return ControlLog(runs.home(folder, run) / FOLDER)
 
 
 def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
@@ -316,6 +332,7 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         lifetimes=copies.lifetimes,
         order=copies.ordered_by,
         policy=merged.policy,
+        settings=found.settings if found else ((0, lasting(merged.policy)),),
         has_output=has_output,
         positions=copies.stream is not None and copies.stream.has_positions,
         named=is_named,

@@ -4,7 +4,8 @@ Each of them holds a file `_run.json` with the same run id; a folder of Parquet 
 it in its tail (`anabranch.sinks.published`).  A checkpoint knows which input was
 consumed and what was emitted; joined with another output folder it would lose or double rows,
 so every other pairing is rejected before Spark starts.  What may never change over the life of
-a run (`FIXED`) is recorded there too, and compared at every start.
+a run (`FIXED`) is recorded there too, and compared at every start.  The policy may: `settings`
+has each that counted, with the trigger from which on (`anabranch.spark.query.settings`).
 
 An upgrade (`anabranch.spark.query.upgrade`) gives a run another *generation*: a checkpoint of
 Spark's and a control log of its own, in a folder of the checkpoint (`home`).  The record in the
@@ -18,12 +19,11 @@ checkpoint.  Until the first release there is one format; others are rejected by
 
 import json
 import uuid
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 from anabranch.errors import StateError
-from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.sinks.json_file import replace_text, require_format
 from anabranch.sinks.published import tail_of
 from anabranch.sources.channels import PROGRESS
@@ -36,7 +36,6 @@ FORMAT: Final = 3
 FIXED: Final = {
     "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
     "case": "",
-    "policy": "",
     "time": "",
     "columns": "",
     "inboxes": "",
@@ -44,8 +43,7 @@ FIXED: Final = {
     "lifetimes": "events that are remembered would not meet their copies; ",
     "order": "rows that were consumed would be taken for new ones, or the reverse; ",
 }
-"""What a restart may not change, with what its refusal adds; of the policy all but
-`violations`."""
+"""What a restart may not change, with what its refusal adds."""
 
 _TUPLES: Final = (
     "columns", "founders", "inboxes", "replicas", "lifetimes", "key", "attachments", "left",
@@ -63,9 +61,11 @@ class Run:
     one event in each replica.  `has_output`: the records of the triggers are in an output
     folder, not in the checkpoint.  `payload` is the schema of the payload, as Arrow serialises
     it, in hexadecimal.  `begun` is the last trigger that was begun before this generation: it
-    may have left a record.  `positions`: the rows of its DataFrames have places in Kafka.
-    `named`: its sources have names, so that DataFrames may come and go; `attachments` are the
-    numbers of `replicas`, `left` those that are gone, `sources` the names by replica.
+    may have left a record.  `policy` is the one that was asked for last, `settings` are all
+    that counted, each with its first trigger and without `violations`.  `positions`: the rows
+    of its DataFrames have places in Kafka.  `named`: its sources have names, so that DataFrames
+    may come and go; `attachments` are the numbers of `replicas`, `left` those that are gone,
+    `sources` the names by replica.
     """
 
     run: str
@@ -79,6 +79,7 @@ class Run:
     lifetimes: tuple[str, ...] = ()
     order: str = ""
     policy: str = "default"
+    settings: tuple[tuple[int, str], ...] = ()
     has_output: bool = False
     key: tuple[str, ...] = ()
     positions: bool = False
@@ -274,7 +275,7 @@ def write(run: Run, folder: Path) -> None:
 def require_same(found: Run, wanted: Run, where: Path | str) -> None:
     """Reject a restart that asks for something else than the run was started with."""
     for name, why in FIXED.items():
-        was, now = _fixed(found, name), _fixed(wanted, name)
+        was, now = getattr(found, name), getattr(wanted, name)
         if was != now:
             message = (
                 f"{where}: this run was started with {name} = {_show(was)}, but this start has "
@@ -282,13 +283,6 @@ def require_same(found: Run, wanted: Run, where: Path | str) -> None:
                 "folders"
             )
             raise StateError(message)
-
-
-def _fixed(run: Run, name: str) -> object:
-    """What may not change; of the policy, all but what becomes of violations."""
-    if name != "policy":
-        return getattr(run, name)
-    return str(replace(Policy.parse(run.policy), violations=DEFAULT.violations))
 
 
 def _show(value: object) -> str:
@@ -309,6 +303,7 @@ def from_text(text: str, path: Path | str) -> Run:
         require_format(path, fields["format"], FORMAT)
         for name in _TUPLES:
             fields[name] = tuple(fields[name])
+        fields["settings"] = tuple((at, policy) for at, policy in fields["settings"])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"
             raise ValueError(message)

@@ -8,6 +8,7 @@ started again at any moment without losing or doubling a row.
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
+from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import escaped, shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
@@ -34,7 +36,8 @@ from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
-from anabranch.spark.query.run_record import last_commit
+from anabranch.spark.query.run_record import last_begun, last_commit
+from anabranch.spark.query.settings import Changed, change, last_change
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.watch import InboxWatch, Poller
@@ -88,7 +91,10 @@ class RunningQuery:
         self._ends = None if home is None else EndsNoted(home)
         self.query: StreamingQuery | None = None
         self.late = prepared.late
+        self.changed: Changed | None = None
+        """The last change of the policy that this process made."""
         self.totals = self._read_totals()
+        self._patience = Patience(prepared.merged.asked.wait_wall)
 
     @property
     def run(self) -> str:
@@ -121,6 +127,55 @@ class RunningQuery:
         For a merge of copies with gaps, which otherwise waits for all of them.
         """
         self._writable().pass_over(replica)
+
+    def change(
+        self,
+        *,
+        policy: str | Policy | None = None,
+        gaps: bool | None = None,
+        wait: str | int | None = None,
+        wait_wall: str | None = None,
+    ) -> Changed | None:
+        """Go on with another policy, `gaps` or `wait`, from a trigger on that has not begun.
+
+        What is not named stays.  `wait_wall` counts at once.  Of a policy `violations` counts
+        from the next start on: it is refused here.  Returns what changes; None: nothing.
+        """
+        self._writable()
+        if wait_wall is not None:
+            self._patience.limit = to_seconds(wait_wall, option="wait_wall")
+        merged, run = self._prepared.merged, self._prepared.run
+        if merged.hosted is not None:
+            message = f"ab.{run.case}: change() is for ab.merge; a {run.case} has no policy"
+            raise UsageError(message)
+        given = Policy.parse(policy) if isinstance(policy, str) else policy
+        if given is not None:
+            given = _with_violations(given, Policy.parse(run.policy))
+        asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait)
+        then = replace(merged, asked=asked).continued(run).policy
+        self._prepared = replace(self._prepared, run=replace(run, policy=then))
+        return self._change_settings()
+
+    def _change_settings(self) -> Changed | None:
+        """Write the policy that is asked for into the control log, if another one counts."""
+        prepared, control = self._prepared, self._control
+        if control is None or prepared.folder is None:
+            return None
+        run, folder = prepared.run, prepared.folder
+        then = change(
+            run,
+            control,
+            self.totals.log,
+            begun=last_begun(folder, run),
+            committed=last_commit(folder, run),
+        )
+        self._prepared = replace(prepared, run=then)
+        self._prepared.record_settings()
+        found = last_change(run, then)
+        if found is not None:
+            self.changed = found
+            log.info("%s", found)
+        return found
 
     def silent(self, after: str = "1 minute") -> list[str]:
         """The replicas that may send rows, and have sent none for this long, by the clock."""
@@ -231,6 +286,7 @@ class RunningQuery:
         watches = self._prepared.watches(self._control)
         pause = to_seconds(interval, option="interval") if watches and not once else None
         self._prepared.write_changes(self._control)
+        self._change_settings()
         _advance(watches)
         if remote:
             self._require_reachable(spark, watches)
@@ -245,10 +301,8 @@ class RunningQuery:
             self._poll(self._follower.look, INTERVAL)
         if pause is not None:
             self._poll(lambda: self._look(watches), pause)
-        limit = self._prepared.merged.waits_for
-        if limit is not None and math.isfinite(limit) and not once:
-            patience = Patience(limit)
-            self._poll(lambda: self._wait_no_longer(patience), INTERVAL)
+        if not once and self._control is not None:
+            self._poll(self._wait_no_longer, INTERVAL)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
 
@@ -272,8 +326,11 @@ class RunningQuery:
         if self._control is not None:
             self._control.compact(at_least=COMPACT_AT)
 
-    def _wait_no_longer(self, patience: Patience) -> None:
-        """Pass over the copies that have held the output back for too long."""
+    def _wait_no_longer(self) -> None:
+        """Pass over the copies that have held the output back for too long, if it waits."""
+        patience = self._patience
+        if not Policy.parse(self._prepared.run.policy).gaps or math.isinf(patience.limit):
+            return
         for name in patience.look(monotonic(), self.totals, self._unread()):
             if self._control is None or not self._control.pass_over(name):
                 continue
@@ -369,6 +426,17 @@ class RunningQuery:
             raise UsageError(message)
         self._control.refresh()
         return self._control
+
+
+def _with_violations(policy: Policy, kept: Policy) -> Policy:
+    """A policy with the `violations` of the run: that of a query that runs cannot change."""
+    if policy.violations not in (kept.violations, DEFAULT.violations):
+        message = (
+            f"ab.merge: violations={policy.violations} counts from a start on; stop the query, "
+            "and start it again with that policy"
+        )
+        raise UsageError(message)
+    return replace(policy, violations=kept.violations)
 
 
 def _advance(watches: Sequence[InboxWatch]) -> None:
