@@ -146,8 +146,8 @@ def test_columns_with_other_names_are_renamed_into_the_format(spark: Any) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"start": "ts"}, "either end=COLUMN or lifetime=DURATION"),
-        ({"start": "ts", "lifetime": 5, "end": "e"}, "either end=COLUMN or lifetime"),
+        ({"start": "ts"}, "give one of end=COLUMN, lifetime=DURATION"),
+        ({"start": "ts", "lifetime": 5, "end": "e"}, "give one of end=COLUMN, lifetime"),
         ({"start": "ts", "lifetime": "10 minutes"}, "for bigint times a duration is a whole"),
         ({"start": "ts", "lifetime": -5}, "ends an event before it starts"),
         ({"start": "ts", "lifetime": 5, "replaced_by": "e"}, "or replaced_by=COLUMNS"),

@@ -168,7 +168,7 @@ def test_what_differs_between_an_inbox_and_a_frame_is_named(
             r"'name': string in inbox .*, int32 in replica '1'",
         ),
         (PLAIN + ", more int", r"replica '1' has a column 'more' and inbox .* has not"),
-        (PLAIN.replace(", seq bigint", ""), r"order: seq in inbox .*, nothing.* replica '1'"),
+        (PLAIN.replace(", seq bigint", ""), r"order: seq in inbox .*, none.* replica '1'"),
         (
             PLAIN.replace("bigint", "timestamp_ntz").replace("seq timestamp_ntz", "seq bigint"),
             r"times: bigint in inbox .* timestamp_ntz in replica '1'",

