@@ -149,6 +149,7 @@ class Beat:
     states: Codes
     silent_since: Ints
     ahead: Ints
+    paused: Mask
     idle_after: int | None
     holder: Holder | None
     changes: tuple[Change, ...] = ()
@@ -172,7 +173,7 @@ class Beat:
         look = Look(
             since,
             self.now,
-            paused=state is State.PAUSED,
+            paused=bool(self.paused[at]),
             blocked=state is State.BLOCKED,
             ahead=int(self.ahead[at]),
         )
@@ -247,7 +248,7 @@ class ClockState:
             message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
             raise UsageError(message)
         units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
-        held = self._mask(blocked, units)
+        held, off = self._mask(blocked, units), self._mask(paused, units)
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
@@ -259,7 +260,7 @@ class ClockState:
         states = decide_all(
             self.silent_since,
             now,
-            paused=self._mask(paused, units),
+            paused=off,
             blocked=held,
             idle_after=self.clock.idle_after,
         )
@@ -271,7 +272,7 @@ class ClockState:
         greatest, since = self.greatest.copy(), self.silent_since.copy()
         beat = Beat(
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
-            states, since, ahead, self.clock.idle_after, None, tuple(changes),
+            states, since, ahead, off, self.clock.idle_after, None, tuple(changes),
         )  # fmt: skip
         return _with_holder(beat, holder)
 
