@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from anabranch.clocks import (
     Bounds,
     Clock,
+    Heartbeats,
     Look,
     Pair,
     Summaries,
@@ -243,3 +244,22 @@ def test_wrong_calls_are_rejected():
     state = Clock(Bounds.of({("a", "a"): []})).empty()
     with pytest.raises(UsageError, match="no bounds for source 'z'"):
         state.step(rows(("z", 1, 1)), 1)
+
+
+def test_a_state_of_another_version_is_rejected_by_both_names(monkeypatch):
+    state = Clock(disorder(1)).empty()
+    state.step(rows(("a", 1, 1)), 1)
+    with monkeypatch.context() as other:
+        other.setattr("anabranch.clocks.saved.VERSION", 9)
+        parts = write_state(state).written
+    with pytest.raises(StateError, match="version 9, this program reads 'anabranch clock'"):
+        state.clock.from_parts(parts)
+
+
+def test_the_row_by_row_form_rejects_time_that_goes_back():
+    clock = Heartbeats(disorder(1).named(["a"]))
+    clock.arrive("a", 1, at=5)
+    with pytest.raises(UsageError, match="arrives at 4, after one at 5"):
+        clock.arrive("a", 2, at=4)
+    with pytest.raises(UsageError, match="the clock shows 3, after 5"):
+        clock.advance(3)
