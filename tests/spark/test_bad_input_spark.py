@@ -33,8 +33,8 @@ def frame(spark: Any, schema: str = PLAIN, rows: list[Any] | None = None) -> Any
             "their times: bigint in .* timestamp in replica '1'",
         ),
         (PLAIN.replace("bigint", "timestamp_ntz"), "their times: bigint in .* timestamp_ntz"),
-        (f"{PLAIN}, seq bigint", "their order: nothing.* seq in replica '1'"),
-        (f"{PLAIN}, replica string", "'1' has a column 'replica' of its own"),
+        (f"{PLAIN}, seq bigint", "their order: none.* seq in replica '1'"),
+        (f"{PLAIN}, replica string", "'1' has its own column 'replica'"),
     ],
 )
 def test_replicas_whose_schemas_differ(spark: Any, other: str, words: str) -> None:
@@ -150,7 +150,7 @@ def test_columns_with_other_names_are_renamed_into_the_format(spark: Any) -> Non
         ({"start": "ts", "lifetime": 5, "end": "e"}, "give one of end=COLUMN, lifetime"),
         ({"start": "ts", "lifetime": "10 minutes"}, "for bigint times a duration is a whole"),
         ({"start": "ts", "lifetime": -5}, "ends an event before it starts"),
-        ({"start": "ts", "lifetime": 5, "replaced_by": "e"}, "or replaced_by=COLUMNS"),
+        ({"start": "ts", "lifetime": 5, "replaced_by": "e"}, "and replaced_by=COLUMNS"),
     ],
 )
 def test_events_need_one_end(spark: Any, options: dict[str, Any], words: str) -> None:
@@ -208,7 +208,7 @@ def test_batch_and_streaming_do_not_mix(spark: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"case": "r9"}, "case 'r9'"),
+        ({"case": "r9"}, "case='r9'"),
         ({"lanes": 0}, "at least one lane"),
         ({"policy": "x=1"}, "'x'"),
     ],
