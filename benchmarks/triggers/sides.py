@@ -104,7 +104,10 @@ class Merge(Side):
         assert totals.adds_up, f"{self.name}: rows do not add up: {totals.to_dict()}"
         kept = totals.bucket("late") + totals.bucket("violation") + totals.bucket("pending")
         assert kept == 0, f"{self.name}: {kept} rows were not merged: {totals.to_dict()}"
-        files = sorted(self.elements.glob("*.parquet"))
+        # An earlier layout had a folder for each trigger.
+        files = sorted(
+            [*self.elements.glob("*.parquet"), *self.elements.glob("trigger-*/*.parquet")]
+        )
         rows = pa.concat_tables([pq.read_table(file) for file in files]).sort_by("seq")
         kind = rows["kind"].combine_chunks()
         truth, inserts = self.feed.truth(), rows.filter(pc.equal(kind, "insert"))

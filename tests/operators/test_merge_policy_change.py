@@ -32,7 +32,7 @@ from anabranch.operators.merge.policy import (
     require_support,
 )
 from anabranch.testing import engine
-from anabranch.testing.strategies import interleavings, quarrels, replicas
+from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
 
 @st.composite
@@ -99,7 +99,7 @@ def test_replicas_of_one_stream_are_followed_through_every_change(data, found):
 @given(st.data(), st.sampled_from(PLAIN), st.sampled_from(PLAIN))
 def test_a_merge_of_bags_is_as_its_reference_through_a_change(data, first, then):
     """R4, in steps of one element."""
-    arrived, at = data.draw(quarrels()), data.draw(st.integers(0, 20))
+    arrived, at = data.draw(conflicting_arrivals()), data.draw(st.integers(0, 20))
     kernel, reference = Kernel(Policy.parse(first), keyed=False), ReferenceR4()
     reference.merge.change(Policy.parse(first))
     for number in range(3):
@@ -151,7 +151,7 @@ def _has(case, text):
 def changed(data, first, then):
     """A run of streams that disagree, whose policy has just changed."""
     run = Run.of(first, 3)
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         run.take(number, element)
     run.note(run.merge.change(then))
     return run
@@ -201,7 +201,7 @@ def test_the_ends_of_the_followed_are_shown_when_it_begins(data, before, policy)
 def test_what_is_on_the_output_when_half_frozen_begins_stays_there(data, before, policy):
     run = changed(data, before, policy)
     until = len(run.output)
-    for number, element in data.draw(quarrels()):
+    for number, element in data.draw(conflicting_arrivals()):
         run.take(number, element)
     assert not any(isinstance(e, Adjust) and e.is_removal for e in run.output[until:])
 
