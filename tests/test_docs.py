@@ -233,6 +233,10 @@ def shared_folder(spark: "SparkSession", spark_folder: Path) -> Iterator[Path]:
 def test_python_blocks_run_on_spark(
     shared_folder: Path, program: str, printed: str | None
 ) -> None:
+    from anabranch.spark.query.sources import has_names
+
+    if "readStream.name(" in program and not has_names():
+        pytest.skip("sources have names from PySpark 4.2 on")
     shown = run_block(program, shared_folder)
     assert printed is None or shown == printed
 

@@ -1,4 +1,4 @@
-"""A Spark that is too old is rejected: when a session or query starts, and for a feature."""
+"""A Spark that is too old is rejected: when a session or a query starts."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,13 +43,6 @@ def test_an_old_server_is_rejected() -> None:
 @pytest.mark.parametrize("version", ["4.1.0", "4.2.1", "4.3.0", "5.0.0-SNAPSHOT", "master"])
 def test_others_are_not_refused(version: str) -> None:
     versions.require_release(session_of(version))
-
-
-def test_a_feature_of_a_newer_release_is_refused_by_its_name() -> None:
-    with pytest.raises(SetupError) as refused:
-        versions.require_release(session_of("4.1.4"), versions.NAMED_SOURCES, "attach()")
-    assert str(refused.value).startswith("attach() needs Spark 4.2 or newer, but the ")
-    versions.require_release(session_of("4.1.4"))
 
 
 @pytest.mark.spark

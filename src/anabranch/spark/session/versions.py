@@ -1,4 +1,4 @@
-"""The releases of Spark that streams run on, and what needs a newer one of them.
+"""The releases of Spark that streams run on, and the Java that each of them needs.
 
 A release is a pair: 4.1 is `(4, 1)`.  `docs/guide/versions.md` lists the same for users.
 """
@@ -21,10 +21,6 @@ DECLARED: Final[Release] = (4, 3)
 
 BEYOND: Final[Release] = (4, 4)
 """The first release that no test ran on."""
-
-NAMED_SOURCES: Final[Release] = (4, 2)
-"""The first release with named sources: a restarted query may read new sources."""
-
 
 NEWEST_JAVA: Final[dict[Release, int]] = {(4, 1): 21}
 """The newest Java for releases whose Hadoop calls what Java has removed since."""
@@ -61,30 +57,30 @@ def newest_java() -> int | None:
 
 def require_client() -> None:
     """Raise SetupError if the installed PySpark is too old for streams; starts nothing."""
-    _require(installed(), CLIENT, OLDEST, "")
+    _require(installed(), CLIENT)
 
 
-def require_release(spark: "SparkSession", oldest: Release = OLDEST, feature: str = "") -> None:
-    """Raise SetupError if the client or the Spark behind a session is too old for a feature.
+def require_release(spark: "SparkSession") -> None:
+    """Raise SetupError if the client or the Spark behind a session is too old for streams.
 
-    `feature` names what the user asked for; without it, all of Anabranch is meant.  With Spark
-    Connect the two sides may be of different releases, and both take part.
+    With Spark Connect the two sides may be of different releases, and both take part.
     """
-    _require(installed(), CLIENT, oldest, feature)
-    _require(spark.version, "the Spark of this session", oldest, feature)
+    require_client()
+    _require(spark.version, "the Spark of this session")
 
 
-def _require(version: str, which: str, oldest: Release, feature: str) -> None:
+def _require(version: str, which: str) -> None:
     found = release(version)
-    if found is None or found >= oldest:
+    if found is None or found >= OLDEST:
         return
-    wanted = f"{oldest[0]}.{oldest[1]}"
-    newer = ".".join(map(str, max(oldest, DECLARED)))
-    why = "" if feature else ", which lacks transformWithState on rows in Python"
     message = (
-        f"{feature or 'Anabranch'} needs Spark {wanted} or newer, but {which} is "
-        f"{version}{why}; install a newer one (pip install "
-        f"'pyspark>={newer},<{BEYOND[0]}.{BEYOND[1]}'), also on the cluster or the Spark "
+        f"Anabranch needs Spark {_dotted(OLDEST)} or newer, but {which} is {version}, which "
+        "lacks transformWithState on rows in Python; install a newer one (pip install "
+        f"'pyspark>={_dotted(DECLARED)},<{_dotted(BEYOND)}'), also on the cluster or the Spark "
         "Connect server if there is one"
     )
     raise SetupError(message)
+
+
+def _dotted(one: Release) -> str:
+    return f"{one[0]}.{one[1]}"
