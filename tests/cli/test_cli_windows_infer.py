@@ -75,7 +75,7 @@ with open(__file__ + ".runs", "a") as runs:
     ("program", "code", "expected"),
     [
         ("raise SystemExit(5)", 3, "ended with exit code 5"),
-        ("print('soon')", 2, "no JSON"),
+        ("print('soon')", 2, "not JSON"),
         ("print('{}')", 2, "expected one JSON list"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from lanes_driver import Runtime, lane_spec
 
-from anabranch.errors import StateError, UsageError, ViolationError
+from anabranch.errors import UsageError, ViolationError
 from anabranch.model import Adjust, History, Insert, MergeCase, Stable
 from anabranch.model.element import Element
 from anabranch.operators.merge.policy import Policy
@@ -250,7 +250,7 @@ def test_raise_names_the_element_and_leaves_nothing_behind() -> None:
     assert runtime.output() == [Insert("a", 1, 3)]
 
 
-def test_stored_lanes_refuse_another_policy_but_not_another_verdict() -> None:
+def test_stored_lanes_keep_their_policy_and_take_another_verdict() -> None:
     runtime = policy_runtime("inserts=leader,violations=detach")
     runtime.commit(runtime.parcels({"x": [Insert("a", 1, 3)]}))
     runtime.warm = WarmCopies()
@@ -258,8 +258,10 @@ def test_stored_lanes_refuse_another_policy_but_not_another_verdict() -> None:
     runtime.commit(runtime.parcels({"x": [Insert("b", 1, 3)]}))
     runtime.warm = WarmCopies()
     runtime.spec = lane_spec("r3", 2, policy=Policy.parse("inserts=half_frozen"))
-    with pytest.raises(StateError, match=r"the policy inserts=leader, .* inserts=half_frozen"):
-        runtime.commit(runtime.parcels({"x": [Insert("c", 1, 3)]}))
+    runtime.commit(runtime.parcels({"x": [Insert("c", 1, 3)]}))
+    # Only an entry of the control log changes it, in all lanes in the same trigger.
+    found = {record.operators["merge"].facts["policy"] for record in runtime.records}
+    assert found == {"inserts=leader"}
 
 
 def test_a_policy_that_the_case_has_not_is_refused_when_it_is_built() -> None:
