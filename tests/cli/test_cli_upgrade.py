@@ -22,7 +22,7 @@ def test_as_many_lanes_as_it_has_is_done_already(tmp_path: Path) -> None:
     write(RUN, tmp_path)
     printed, error = upgrade(tmp_path, "--lanes", 2)
     assert error is None
-    assert printed == f"{tmp_path}: has 2 lanes; nothing to do\n"
+    assert printed == f"{tmp_path}: the run is like that already; nothing to do\n"
     printed, _ = upgrade(tmp_path, "--lanes", 2, "--json")
     assert json.loads(printed) == {
         "checkpoint": str(tmp_path),
@@ -30,6 +30,8 @@ def test_as_many_lanes_as_it_has_is_done_already(tmp_path: Path) -> None:
         "lanes": 2,
         "events": 0,
         "triggers": 7,
+        "added": [],
+        "dropped": [],
     }
 
 
@@ -38,3 +40,13 @@ def test_what_is_no_checkpoint_is_refused_before_spark_starts(tmp_path: Path) ->
     assert isinstance(error, UsageError)
     assert "is not the checkpoint of a merge" in str(error)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_column_has_a_name_and_a_type(tmp_path: Path) -> None:
+    write(RUN, tmp_path)
+    found = CliRunner().invoke(cli, ["upgrade", str(tmp_path), "--add-column", "price"])
+    assert found.exit_code == 2
+    assert "expected NAME:TYPE, such as price:double" in found.output
+    _, error = upgrade(tmp_path)
+    assert isinstance(error, UsageError)
+    assert "name lanes, or columns to add or to drop" in str(error)

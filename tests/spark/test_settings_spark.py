@@ -105,9 +105,14 @@ def test_killed_between_the_entry_and_the_record_the_change_is_made(
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    def failed(*_: Any) -> None:
+        # Not KeyboardInterrupt: it ends the thread of Py4J, and Spark waits for its answer.
+        message = "the writer stops here"
+        raise RuntimeError(message)
+
     with monkeypatch.context() as patched:
-        patched.setattr("anabranch.spark.query.write_trigger.TriggerWriter.write", killed)
-        with pytest.raises(BaseException):  # noqa: B017, PT011 - whatever Spark makes of it
+        patched.setattr("anabranch.spark.query.write_trigger.TriggerWriter.write", failed)
+        with pytest.raises(Exception, match="FOREACH_BATCH_USER_FUNCTION_ERROR"):
             place.merge(spark, case="r3", policy="stable_lag=2")
     assert (runs.last_begun(place.checkpoint, run_of(place)), run_of(place).begun) == (0, -1)
     with monkeypatch.context() as patched:

@@ -79,7 +79,7 @@ def test_a_run_goes_on_in_other_lanes(spark: Any, place: Place, case: str) -> No
     assert (done.was, done.lanes, done.triggers) == (2, 4, before.triggers - 1)
     again = ab.upgrade(place.checkpoint, lanes=3, spark=spark)
     assert (again.was, again.events) == (4, done.events)
-    with pytest.raises(StateError, match=r"lanes = 3, .* with 2; `anabranch upgrade"):
+    with pytest.raises(StateError, match=r"lanes = 3, .* has 2; `anabranch upgrade"):
         place.prepare(case=case, lanes=2)
     for _ in range(3):
         give(files, len(files) // 2 + 1)

@@ -82,6 +82,8 @@ def test_what_only_spark_knows_cannot_be_upgraded(quick: Any, tmp_path: Path) ->
     shutil.rmtree(tmp_path / "ck")
     shutil.rmtree(tmp_path / "out")
     run(quick, tmp_path, lanes=1)
+    with pytest.raises(UsageError, match="only runs of inboxes can change their columns"):
+        ab.upgrade(tmp_path / "ck", add_columns={"price": "double"}, spark=quick)
     (tmp_path / "ck" / "offsets" / "1").touch()
     with pytest.raises(StateError, match=r"trigger 1 was begun and not committed.* once=True"):
         ab.upgrade(tmp_path / "ck", lanes=2, spark=quick)

@@ -159,8 +159,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def upgrade(world: World, lanes: int) -> upgrades.Upgraded:
-    return upgrades.upgrade_in(lambda: None, world.checkpoint, lanes)  # type: ignore[arg-type,return-value]
+def upgrade(world: World, lanes: int, **columns: Any) -> upgrades.Upgraded:
+    asked = upgrades.Asked(lanes, **columns)
+    return upgrades.upgrade_in(lambda: None, world.checkpoint, asked)  # type: ignore[arg-type,return-value]
 
 
 def truth() -> History:

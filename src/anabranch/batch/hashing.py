@@ -50,9 +50,14 @@ def hash_rows(table: pa.Table, count: int) -> Hashes:
 def hash_columns(columns: Sequence[Column], count: int) -> Hashes:
     """The hash of every row of these columns: two words per row."""
     state = np.zeros((count, 2), np.uint64)
+    hash_on(state, columns)
+    return state
+
+
+def hash_on(state: Hashes, columns: Sequence[Column]) -> None:
+    """Let the hash of every row go on with further columns."""
     for column in columns:
         _hash_column(column, state)
-    return state
 
 
 def _hash_column(column: Column, state: Hashes) -> None:

@@ -42,6 +42,7 @@ from anabranch.batch.batch import STABLE, Batch, Codes
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element
 from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.reshape import Reshape
 
 
 class Bucket(IntEnum):
@@ -406,16 +407,20 @@ class Redistributes(Protocol):
 
     All states of a run, split and united, remember what they did before, each event in the
     lane that the route gives it now.  What every lane knows stays in every lane, and what lanes
-    count (pending elements, conflicts) has the same sum.
+    count (pending elements, conflicts) has the same sum.  If payload columns come and go
+    (`reshape`), shares go to the lanes of the payloads after it, as they were before; who
+    unites them changes them, for two events of two lanes may become equal.
     """
 
-    def split(self, state: Any, lanes: int, by: Route) -> Sequence[State]:
+    def split(
+        self, state: Any, lanes: int, by: Route, reshape: Reshape | None = None
+    ) -> Sequence[State]:
         """What a state of one lane remembers, by the lane that it belongs to from now on.
 
         `by` is the route of the first operator of the pipeline, which decides for all.
         """
 
-    def unite(self, states: Sequence[Any]) -> State:
+    def unite(self, states: Sequence[Any], reshape: Reshape | None = None) -> State:
         """One lane's shares of the states of all former lanes, in their order, as one state."""
 
 

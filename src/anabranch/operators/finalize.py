@@ -22,6 +22,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import first_ends, is_frozen
+from anabranch.operators.state.reshape import Reshape
 from anabranch.operators.unary import END, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged
 
@@ -48,14 +49,19 @@ class FinalizeOperator:
         """The state that was saved; StateError if of another kind, version or schema."""
         return FinalizeState.from_parts(parts, self.schema)
 
-    def split(self, state: "FinalizeState", lanes: int, by: Route) -> list["FinalizeState"]:
+    def split(
+        self, state: "FinalizeState", lanes: int, by: Route, reshape: Reshape | None = None
+    ) -> list["FinalizeState"]:
         """What a state of one lane remembers, by the lane that it belongs to from now on."""
-        mine = state.groups.by_lane(lanes, by)
+        mine = state.groups.by_lane(lanes, by, reshape)
         return [FinalizeState.of_shares([state], [ids]) for ids in mine]
 
-    def unite(self, states: Sequence["FinalizeState"]) -> "FinalizeState":
+    def unite(
+        self, states: Sequence["FinalizeState"], reshape: Reshape | None = None
+    ) -> "FinalizeState":
         """One lane's shares of the states of all former lanes as one state."""
-        return FinalizeState.of_shares(states, [one.groups.table.living() for one in states])
+        every = [one.groups.table.living() for one in states]
+        return FinalizeState.of_shares(states, every, reshape)
 
 
 class FinalizeState(UnaryState):

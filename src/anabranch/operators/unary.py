@@ -46,6 +46,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import Groups, distinct
+from anabranch.operators.state.reshape import Reshape, reshaped
 from anabranch.operators.unary_judge import Judged, judge
 
 START, END = range(2)
@@ -169,13 +170,16 @@ class UnaryState(OneInput, ABC):
         return state
 
     @classmethod
-    def of_shares(cls, states: "Sequence[Self]", ids: Sequence[Ints]) -> Self:
+    def of_shares(
+        cls, states: "Sequence[Self]", ids: Sequence[Ints], reshape: Reshape | None = None
+    ) -> Self:
         """These groups of some states that have received the same stables, as one state."""
-        state = cls(states[0].schema)
+        schema = states[0].schema
+        state = cls(schema if reshape is None else reshaped(schema, reshape))
         for name in ("mark", *cls.NUMBERS):
             setattr(state, name, getattr(states[0], name))
         groups = [one.groups for one in states]
-        state.groups.take_over(list(zip(groups, ids, strict=True)))
+        state.groups.take_over(list(zip(groups, ids, strict=True)), reshape)
         state.restored()
         return state
 

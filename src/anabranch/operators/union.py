@@ -45,6 +45,7 @@ from anabranch.operators.contract import (
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import Groups, first_ends, is_frozen
+from anabranch.operators.state.reshape import Reshape, reshaped
 from anabranch.operators.unary import (
     VIOLATIONS,
     changes_nothing,
@@ -82,13 +83,19 @@ class UnionOperator:
         """The state that was saved; StateError if of another kind, version or schema."""
         return UnionState.from_parts(parts, self.schema)
 
-    def split(self, state: "UnionState", lanes: int, by: Route) -> list["UnionState"]:
+    def split(
+        self, state: "UnionState", lanes: int, by: Route, reshape: Reshape | None = None
+    ) -> list["UnionState"]:
         """What a state of one lane remembers, by the lane that it belongs to from now on."""
-        return [UnionState.of_shares([state], [ids]) for ids in state.groups.by_lane(lanes, by)]
+        mine = state.groups.by_lane(lanes, by, reshape)
+        return [UnionState.of_shares([state], [ids]) for ids in mine]
 
-    def unite(self, states: Sequence["UnionState"]) -> "UnionState":
+    def unite(
+        self, states: Sequence["UnionState"], reshape: Reshape | None = None
+    ) -> "UnionState":
         """One lane's shares of the states of all former lanes as one state."""
-        return UnionState.of_shares(states, [one.groups.table.living() for one in states])
+        every = [one.groups.table.living() for one in states]
+        return UnionState.of_shares(states, every, reshape)
 
 
 @dataclass
@@ -252,20 +259,25 @@ class UnionState:
         return state
 
     @classmethod
-    def of_shares(cls, states: "Sequence[UnionState]", ids: Sequence[Ints]) -> "UnionState":
+    def of_shares(
+        cls,
+        states: "Sequence[UnionState]",
+        ids: Sequence[Ints],
+        reshape: Reshape | None = None,
+    ) -> "UnionState":
         """These groups of some lanes' states as one state.
 
         Lanes know the same inputs, but each the last seq that it has seen: the last counts.
         """
         first = states[0]
-        state = cls(first.schema)
+        state = cls(first.schema if reshape is None else reshaped(first.schema, reshape))
         state.frontier, state.mark = first.frontier, first.mark
         state.attachments = first.attachments
         for name, one in first.members.items():
             last = max(other.members[name].last_seq for other in states)
             state.members[name] = replace(one, last_seq=last)
         groups = [one.groups for one in states]
-        state.groups.take_over(list(zip(groups, ids, strict=True)))
+        state.groups.take_over(list(zip(groups, ids, strict=True)), reshape)
         state.groups.schedule(*first_ends(*state.groups.all()))
         return state
 

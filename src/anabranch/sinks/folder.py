@@ -191,10 +191,7 @@ class FolderSink:
         large = [file for file in files if sizes[file] >= LARGE_FILE]
         small = [file for file in files if sizes[file] < LARGE_FILE]
         tail = tail_of(self.place)
-        if len(small) > 1:
-            joined = tail / f"joined-{uuid.uuid4().hex}.parquet"
-            _join(small, joined)
-            small = [joined]
+        small = [_joined(some, tail) for some in _by_columns(small)]
         sources, first, last = [*small, *large], self._through() + 1, max(waiting)
         moves = {
             str(file.relative_to(tail)): Piece(first, last, at, len(sources), self.run).name
@@ -257,6 +254,24 @@ def _write(table: pa.Table, file: Path) -> None:
     # Words repeat; looking for repeated times and texts would cost more than it saves.
     words = [field.name for field in table.schema if field.name in _WORDS]
     pq.write_table(table, file, use_dictionary=words)
+
+
+def _by_columns(files: Sequence[Path]) -> list[list[Path]]:
+    """Files in their order, by columns: those of a run may change."""
+    found: dict[pa.Schema, list[Path]] = {}
+    for file in files:
+        schema = pq.read_schema(file).remove_metadata()
+        found.setdefault(schema, []).append(file)
+    return list(found.values())
+
+
+def _joined(files: Sequence[Path], tail: Path) -> Path:
+    """One file with the rows of these."""
+    if len(files) == 1:
+        return files[0]
+    target = tail / f"joined-{uuid.uuid4().hex}.parquet"
+    _join(files, target)
+    return target
 
 
 def _join(files: Sequence[Path], target: Path) -> None:

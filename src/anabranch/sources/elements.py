@@ -10,7 +10,7 @@ are refused.  `read_file` needs nothing but what it is given, so that a worker o
 call it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -61,7 +61,7 @@ def scan(folder: Folder, *, replica: str | None = None) -> Iterator[Chunk]:
         if stream.name is not None and replica not in (None, stream.name):
             continue
         for file in stream.files:
-            for chunk in read_file(file, folder.schema, replica=stream.name):
+            for chunk in read_file(file, folder.schema, replica=stream.name, loose=None):
                 if replica in (None, chunk.replica):
                     yield chunk
 
@@ -77,12 +77,19 @@ def read_file(
     replica: str | None = None,
     rows: int = ROWS,
     only: FilePiece = WHOLE,
+    loose: Collection[str] | None = (),
 ) -> Iterator[Chunk]:
-    """The rows of one file in these columns; `replica` is the name that its folder gives it."""
+    """The rows of one file in these columns; `replica` is the name that its folder gives it.
+
+    A file may lack the columns `loose`, or have them though they are not asked for; None: any.
+    """
     path = Path(file)
     try:
-        read = _parquet if file_format(path) is Format.PARQUET else _lines
-        for piece in read(path, schema, rows, only):
+        if file_format(path) is Format.PARQUET:
+            found = _parquet(path, schema, rows, only, loose)
+        else:
+            found = _lines(path, schema, rows, only)
+        for piece in found:
             if replica is not None or REPLICA not in schema.names:
                 yield Chunk(replica, path, piece.table, piece.rows, piece.refused)
             else:
@@ -96,10 +103,14 @@ def read_file(
 
 
 def _parquet(
-    path: Path, schema: pa.Schema, rows: int, only: FilePiece
+    path: Path,
+    schema: pa.Schema,
+    rows: int,
+    only: FilePiece,
+    loose: Collection[str] | None,
 ) -> Iterator[jsonl.Lines]:
     with pq.ParquetFile(path) as file:
-        there = _columns(path, file.schema_arrow.names, schema)
+        there = _columns(path, file.schema_arrow.names, schema, loose)
         at, stop = only.row, only.stop if only.stop >= 0 else file.num_row_groups
         groups = list(range(only.begin, stop))
         for batch in file.iter_batches(batch_size=rows, columns=there, row_groups=groups):
@@ -108,17 +119,22 @@ def _parquet(
             at += len(batch)
 
 
-def _columns(path: Path, names: list[str], schema: pa.Schema) -> list[str]:
+def _columns(
+    path: Path, names: list[str], schema: pa.Schema, loose: Collection[str] | None
+) -> list[str]:
     """The columns to read; one that came or went since the schema was found is an error."""
-    missing = [n for n in schema.names if n not in names and n != OLD_END]
-    extra = [n for n in names if n not in schema.names and n not in RESERVED]
+    there = [name for name in schema.names if name in names]
+    if loose is None:
+        return there
+    missing = [n for n in schema.names if n not in names and n not in (OLD_END, *loose)]
+    extra = [n for n in names if n not in schema.names and n not in (*RESERVED, *loose)]
     for name, what in [(n, "no column") for n in missing] + [(n, "a column") for n in extra]:
         message = (
             f"{path}: {what} '{name}', but the other files of the stream have the columns "
             f"{schema.names}; write all files of a stream with the same columns"
         )
         raise SchemaError(message)
-    return [name for name in schema.names if name in names]
+    return there
 
 
 def _lines(path: Path, schema: pa.Schema, rows: int, only: FilePiece) -> Iterator[jsonl.Lines]:

@@ -11,7 +11,8 @@ or `.` are not data.  In an output only committed files count.
 Not checked here: rows.  See `anabranch.sources.elements`.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -32,13 +33,14 @@ from anabranch.batch.schema import (
     payload_schema,
 )
 from anabranch.errors import FileError, SchemaError
+from anabranch.sinks.published import tail_of
 from anabranch.sources import jsonl
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
 from anabranch.sources.commits import committed, data_files, has_commits
 from anabranch.sources.jsontypes import common_json
 from anabranch.sources.notes import ReplicaNote, read_note
 from anabranch.sources.typenames import read_schema_file
-from anabranch.sources.unify import common_type, unify
+from anabranch.sources.unify import common_type, lacking, missing, unify
 
 DETACHED: Final = "_detached"
 OTHER_CHANNELS: Final = (LATE, VIOLATIONS, PROGRESS)
@@ -59,6 +61,9 @@ class Format(Enum):
     PARQUET = "parquet"
     JSONL = "jsonl"
 
+
+_RUN: Final = "_run.json"
+"""The record of the run that writes an output."""
 
 SUFFIXES: Final = {
     ".parquet": Format.PARQUET,
@@ -89,6 +94,15 @@ class Folder:
     schema: pa.Schema
     replicas: tuple[Replica, ...]
     rows: int | None
+    lacks: tuple[tuple[str, str], ...] = ()
+    """Columns that some file does not have, with such a file; only where that may be right."""
+
+    def require_all(self, but: Collection[str] = ()) -> None:
+        """Reject files that lack a column of the others, unless it is one of these."""
+        for name, file in self.lacks:
+            if name not in but:
+                has = next(str(f) for f in self.files if name in footer_names(f))
+                raise missing(file, name, has)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -116,8 +130,12 @@ class Folder:
         return bool(pt.is_timestamp(self.schema.field(name).type))
 
 
-def look(path: Path | str, *, schema: Path | None = None) -> Folder:
-    """Find out what a path holds; `schema` is a schema file, for JSON lines only."""
+def look(path: Path | str, *, schema: Path | None = None, partial: bool = False) -> Folder:
+    """Find out what a path holds; `schema` is a schema file, for JSON lines only.
+
+    The files of an output may lack columns that its run has got later, and those of an inbox,
+    if it may be `partial`.
+    """
     place = Path(path)
     if not place.exists():
         message = (
@@ -131,20 +149,35 @@ def look(path: Path | str, *, schema: Path | None = None) -> Folder:
         raise _empty(place, is_inbox=is_inbox)
     form = _one_format(files)
     rows: int | None
+    lacks: dict[str, str] = {}
     if form is Format.PARQUET:
-        columns, rows = _parquet_schema(files)
+        columns, rows, lacks = _parquet_schema(files)
     else:
         columns, rows = _json_schema(files, schema)
     layout = _layout(place, columns, is_inbox=is_inbox)
-    folder = Folder(place, layout, form, columns, replicas, rows)
+    if layout is Layout.OUTPUT:
+        _, gone = changed_columns(place)
+        columns = pa.schema([field for field in columns if field.name not in gone])
+    folder = Folder(place, layout, form, columns, replicas, rows, tuple(lacks.items()))
+    if layout is not Layout.OUTPUT and not (partial and is_inbox):
+        folder.require_all()
     _check_guarantees(folder)
     return folder
+
+
+def changed_columns(place: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """The columns of an output that its run has added and dropped, by the run's record."""
+    for folder in (place, tail_of(place)):
+        if (folder / _RUN).exists():
+            run = json.loads((folder / _RUN).read_text())
+            return frozenset(run.get("added", ())), frozenset(run.get("dropped", ()))
+    return frozenset(), frozenset()
 
 
 def schema_of(files: Sequence[Path]) -> pa.Schema:
     """The one schema of these files, as `look` finds it; at least one file."""
     if _one_format(files) is Format.PARQUET:
-        return _parquet_schema(files)[0]
+        return _parquet_schema(files)[0]  # absent columns are null: a restart sees the same
     return _json_schema(files, None)[0]
 
 
@@ -221,7 +254,13 @@ def _one_format(files: Sequence[Path]) -> Format:
     return first
 
 
-def _parquet_schema(files: Sequence[Path]) -> tuple[pa.Schema, int]:
+def footer_names(file: Path) -> list[str]:
+    """The columns of a Parquet file."""
+    names: list[str] = footer(file).schema.to_arrow_schema().names
+    return names
+
+
+def _parquet_schema(files: Sequence[Path]) -> tuple[pa.Schema, int, dict[str, str]]:
     schemas, rows = [], 0
     for file in files:
         found = footer(file)
@@ -229,7 +268,8 @@ def _parquet_schema(files: Sequence[Path]) -> tuple[pa.Schema, int]:
         _check_columns(file, schema)
         schemas.append((str(file), schema))
         rows += found.num_rows
-    return unify(schemas, common=common_type), rows
+    found = unify(schemas, common=common_type, absent_is_null=True)
+    return found, rows, lacking(dict(schemas))
 
 
 def _json_schema(files: Sequence[Path], given: Path | None) -> tuple[pa.Schema, int | None]:

@@ -57,7 +57,7 @@ def inbox(path: Path | str, *, schema: Path | str | None = None) -> Inbox:
             "this is a URI; read the files with spark.readStream instead, as ab.elements"
         )
         raise FileError(message)
-    folder = look(path, schema=None if schema is None else Path(schema))
+    folder = look(path, schema=None if schema is None else Path(schema), partial=True)
     require_inbox(folder)
     return Inbox(folder)
 

@@ -11,7 +11,7 @@ DataType(int16)
 True
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import pyarrow as pa
@@ -88,11 +88,20 @@ def unify(
             if kind is None:
                 raise _other_type(where, field, first, known)
             fields[field.name] = (first, kind)
-    for where, schema in ({} if absent_is_null else everywhere).items():
-        missing = [name for name in fields if name not in schema.names and name != OLD_END]
-        if missing:
-            raise _missing(where, missing[0], fields[missing[0]][0])
+    for name, lacks in ({} if absent_is_null else lacking(everywhere)).items():
+        raise missing(lacks, name, fields[name][0])
     return pa.schema([pa.field(name, kind) for name, (_, kind) in fields.items()])
+
+
+def lacking(schemas: Mapping[str, pa.Schema]) -> dict[str, str]:
+    """The columns that some file lacks and another has, with such a file; not `old_end`."""
+    names = {name: None for schema in schemas.values() for name in schema.names}
+    found: dict[str, str] = {}
+    for where, schema in schemas.items():
+        for name in names:
+            if name not in schema.names and name != OLD_END:
+                found.setdefault(name, where)
+    return found
 
 
 def shared_payload(a: pa.Schema, b: pa.Schema, *, where_a: str, where_b: str) -> pa.Schema:
@@ -221,7 +230,8 @@ def _other_type(where: str, field: pa.Field, first: str, known: pa.DataType) -> 
     return SchemaError(message)
 
 
-def _missing(where: str, name: str, first: str) -> SchemaError:
+def missing(where: str, name: str, first: str) -> SchemaError:
+    """The error that a file lacks a column which the file `first` has."""
     message = (
         f"{where}: no column '{name}', which {first} has; all files of one stream have "
         "the same columns; add it (null where it has no value), or move the file away"

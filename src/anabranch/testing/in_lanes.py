@@ -24,6 +24,7 @@ from anabranch.operators.contract import (
     PassOver,
 )
 from anabranch.operators.pipeline import PipelineStep
+from anabranch.operators.state.reshape import Reshape
 from anabranch.sources.channels import ELEMENTS, FINAL
 from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
@@ -57,18 +58,18 @@ class Parts(HeldParts):
 
 
 def redistributed(
-    spec: LaneSpec, stores: Sequence[Parts], lanes: int
+    spec: LaneSpec, stores: Sequence[Parts], lanes: int, reshape: Reshape | None = None
 ) -> tuple[LaneSpec, list[Parts]]:
-    """The same run in another number of lanes; every state is checked."""
+    """The same run in another number of lanes, with other columns; every state is checked."""
     pipeline, then = spec.pipeline, replace(spec, lanes=lanes)
     former = [
         load(parts, spec.lane_id(number), NO_COPIES) or spec.new_lane()
         for number, parts in enumerate(stores)
     ]
-    shares = [split(lane, pipeline, lanes) for lane in former]
+    shares = [split(lane, pipeline, lanes, reshape) for lane in former]
     made = [Parts() for _ in range(lanes)]
     for number, parts in enumerate(made):
-        lane = unite([each[number] for each in shares], pipeline)
+        lane = unite([each[number] for each in shares], pipeline, reshape)
         for state in lane.states.values():
             state.check()
         store(parts, then.lane_id(number), lane, NO_COPIES)
@@ -131,10 +132,21 @@ class InLanes:
         if made:
             self._commit(made)
 
-    def redistribute(self, lanes: int) -> None:
-        """Go on in another number of lanes, with what was saved."""
-        self.spec, self.stores = redistributed(self.spec, self.stores, lanes)
+    def redistribute(self, lanes: int, operator: Operator | None = None) -> None:
+        """Go on in another number of lanes, with what was saved.
+
+        `operator`: the same with other payload columns.
+        """
+        reshape = None
+        if operator is not None:
+            reshape = Reshape(self.operator.schema.payload, operator.schema.payload)
+        self.spec, self.stores = redistributed(self.spec, self.stores, lanes, reshape)
         self.lanes, self.warm = lanes, WarmCopies()
+        if operator is not None:
+            self.operator = operator
+            pipeline = (PipelineStep(operator.name, operator),)
+            order = Order(operator.schema)
+            self.spec = replace(self.spec, pipeline=pipeline, order=order)
 
     def restart(self) -> None:
         """The worker is another one: it loads what the lanes have saved."""

@@ -103,8 +103,12 @@ class Scene:
     def upgrade(self, lanes: int) -> Session:
         """`anabranch upgrade` as a process; who starts the merge then names no lanes."""
         self.lanes = None
+        return self.change("--lanes", lanes)
+
+    def change(self, *words: object) -> Session:
+        """`anabranch upgrade` as a process, with any changes."""
         command = [sys.executable, "-m", "anabranch", "upgrade", self.place.checkpoint]
-        return self._session([*command, "--lanes", lanes, "--master", self.master])
+        return self._session([*command, *words, "--master", self.master])
 
     def _session(self, command: list[object]) -> Session:
         log = self.place.root / f"driver-{len(self.sessions)}.log"

@@ -38,10 +38,11 @@ from numpy.typing import NDArray
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import to_arrow
 from anabranch.batch.columns import Column
-from anabranch.batch.hashing import hash_columns
+from anabranch.batch.hashing import hash_columns, hash_rows
 from anabranch.batch.index import HIGH, LOW, NOBODY, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
+from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Route
 from anabranch.operators.merge.bags import Nodes, ends_of, fill_bags
@@ -57,12 +58,14 @@ from anabranch.operators.state.events import ABSENT, FLAGS, LIVE
 from anabranch.operators.state.final_names import END as FINAL_END
 from anabranch.operators.state.final_names import FinalNames
 from anabranch.operators.state.parts import Control, open_control, restore_names, save
+from anabranch.operators.state.reshape import Reshape, reshaped
 
 KIND: Final = StateKind("anabranch merge", version=2)
 
-_OUTPUT: Final = -1
+OUTPUT: Final = -1
 """Instead of a serial: the output."""
-_BAG: Final = pa.field("bag", pa.list_(pa.int64()))
+BAG_FIELD: Final = pa.field("bag", pa.list_(pa.int64()))
+"""The column of tables in which some rows are bags."""
 
 
 def write_parts(state: MergeState, since: int | None) -> Saved:
@@ -153,12 +156,12 @@ def node_table(state: MergeState, ids: Ints) -> pa.Table:
             columns[f"held_{serial}"] = held[:, NUMBER]
             columns[f"held_end_{serial}"] = held[:, END]
     table = to_table(columns)
-    return table.append_column(_BAG, _bags(state, ids, is_bag)) if is_bag.any() else table
+    return table.append_column(BAG_FIELD, _bags(state, ids, is_bag)) if is_bag.any() else table
 
 
 def _bags(state: MergeState, ids: Ints, is_bag: NDArray[np.bool_]) -> pa.Array:
     """Of each row that is a bag (serial, end, count) of each of its ends, in one list."""
-    rows, serials = state.nodes.rows, np.append(_OUTPUT, state.members.serial)
+    rows, serials = state.nodes.rows, np.append(OUTPUT, state.members.serial)
     columns = np.append(OUT, np.arange(ENDS, rows.shape[1]))
     found = ends_of(state.nodes.bags, rows, ids[is_bag], columns)
     sizes = np.zeros(len(ids), np.int64)
@@ -185,7 +188,7 @@ def fill_rows(
     if state.is_governed:
         _read_held(state, tables)
     for table in tables:
-        if _BAG.name in table.column_names:
+        if BAG_FIELD.name in table.column_names:
             _read_bags(state, table)
 
 
@@ -226,10 +229,10 @@ def _read_held(state: MergeState, tables: Sequence[pa.Table]) -> None:
 def _read_bags(state: MergeState, table: pa.Table) -> None:
     """Turn rows into the bags that `_bags` has written, without who is not attached."""
     nodes, ids = state.nodes, column_of(table, "node")
-    lists = table.column(_BAG.name).combine_chunks()
+    lists = table.column(BAG_FIELD.name).combine_chunks()
     sizes = np.diff(lists.offsets.to_numpy()) // 3
     values = lists.flatten().to_numpy().reshape(-1, 3)
-    serials = np.append(_OUTPUT, state.members.serial)
+    serials = np.append(OUTPUT, state.members.serial)
     columns = np.append(OUT, np.arange(ENDS, nodes.rows.shape[1]))
     is_bag = sizes > 0
     place = np.repeat(np.arange(int(is_bag.sum())), sizes[is_bag])
@@ -249,12 +252,17 @@ class Share(NamedTuple):
     names: Ints
 
 
-def split(state: MergeState, lanes: int) -> list[MergeState]:
+def split(state: MergeState, lanes: int, reshape: Reshape | None = None) -> list[MergeState]:
     """What a state remembers, by the lane that it belongs to from now on."""
     ids, names = state.nodes.living(), state.final_names.all()
-    rows = state.nodes.rows[ids]
-    of_events = lanes_of_names(rows[:, START], rows[:, LOW], lanes, Route.IDENTITY)
-    of_names = lanes_of_names(names[:, START], names[:, LOW], lanes, Route.IDENTITY)
+    rows, named = state.nodes.rows[ids], names
+    low = rows[:, LOW]
+    if reshape is not None:
+        low = reshape.hashes(state.nodes.payload(ids), len(ids))[:, 0]
+        named = reshape.names(names)
+        names = names[: len(named)]
+    of_events = lanes_of_names(rows[:, START], low, lanes, Route.IDENTITY)
+    of_names = lanes_of_names(named[:, START], named[:, LOW], lanes, Route.IDENTITY)
     made = [
         _made([Share(state, ids[of_events == lane], names[of_names == lane])])
         for lane in range(lanes)
@@ -264,17 +272,21 @@ def split(state: MergeState, lanes: int) -> list[MergeState]:
     return made
 
 
-def unite(states: Sequence[MergeState]) -> MergeState:
+def unite(states: Sequence[MergeState], reshape: Reshape | None = None) -> MergeState:
     """The shares of one lane as one state."""
     require_agreement([(one.members, one.frontier) for one in states])
-    return _made([Share(one, one.nodes.living(), one.final_names.all()) for one in states])
+    shares = [Share(one, one.nodes.living(), one.final_names.all()) for one in states]
+    return _made(shares, reshape)
 
 
-def _made(shares: Sequence[Share]) -> MergeState:
+def _made(shares: Sequence[Share], reshape: Reshape | None = None) -> MergeState:
     states = [one.state for one in shares]
     first = states[0]
-    head, empty = control_table(first), first.schema.payload.empty_table()
-    made = new_state(first.schema, Control(head, header_of(head), Blocks.none(), empty))
+    schema = first.schema
+    if reshape is not None:
+        schema = reshaped(schema, reshape)
+    head, empty = control_table(first), schema.payload.empty_table()
+    made = new_state(schema, Control(head, header_of(head), Blocks.none(), empty))
     made.policy, made.reports_final = first.policy, first.reports_final
     made.final_names = FinalNames()
     made.conflicts = sum(one.conflicts for one in states)
@@ -283,16 +295,25 @@ def _made(shares: Sequence[Share]) -> MergeState:
         made.highest = np.max([one.highest for one in states], axis=0)
     if len({one.view for one in states}) > 1:
         made.view = View()  # the policy selects its replicas again in the next step
-    _fill(made, shares, empty)
+    _fill(made, shares, empty, reshape)
     names = np.concatenate([one.names for one in shares])
+    if reshape is not None:
+        names = reshape.names(names)
     made.final_names.remember(names[:, : LOW + 1], names[:, FINAL_END], made.mark)
     return made.restored()
 
 
-def _fill(made: MergeState, shares: Sequence[Share], empty: pa.Table) -> None:
+def _fill(
+    made: MergeState, shares: Sequence[Share], empty: pa.Table, reshape: Reshape | None
+) -> None:
     """The events of all shares, renumbered."""
     tables = [node_table(one.state, one.ids) for one in shares]
     payloads = [one.state.nodes.payload(one.ids) for one in shares]
+    if reshape is not None:
+        sizes = [len(one.ids) for one in shares]
+        payloads = list(map(reshape.payload, payloads, sizes))
+    if reshape is not None and reshape.dropped:
+        tables, payloads = _without_twins(made, tables, payloads, reshape)
     sizes = [table.num_rows for table in tables]
     nodes = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     tables = [_with(one, "node", ids) for one, ids in zip(tables, nodes, strict=True)]
@@ -300,6 +321,83 @@ def _fill(made: MergeState, shares: Sequence[Share], empty: pa.Table) -> None:
     held = [name for name in tables[0].column_names if _is_held(name)]
     tables, made.next_number = _renumbered(tables, held, NOBODY)
     fill_rows(made, list(zip(tables, payloads, strict=True)), empty)
+
+
+def _without_twins(
+    made: MergeState, tables: list[pa.Table], payloads: list[pa.Table], reshape: Reshape
+) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The same in one table each; events that have become equal are one bag under R4."""
+    nodes = pa.concat_tables(tables, promote_options="default")
+    payload = pa.concat_tables(payloads)
+    words = hash_rows(payload, nodes.num_rows).view(np.int64)
+    keys = np.column_stack([column_of(nodes, "start"), words])
+    _, group, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    if (counts == 1).all():
+        return [nodes], [payload]
+    if made.keyed:
+        raise equal_without(reshape)
+    twins = np.flatnonzero(counts[group] > 1)
+    bags: dict[int, list[int]] = {}
+    first: dict[int, int] = {}
+    serials = made.members.serial.tolist()
+    for at, row in zip(twins.tolist(), nodes.take(pa.array(twins)).to_pylist(), strict=True):
+        head = first.setdefault(int(group[at]), at)
+        bags.setdefault(head, []).extend(_listed(row, serials))
+    nodes = _as_bags(nodes, bags, group)
+    kept = pa.array(np.setdiff1d(np.arange(nodes.num_rows), np.setdiff1d(twins, list(bags))))
+    return [nodes.take(kept)], [payload.take(kept)]
+
+
+def _listed(row: dict[str, Any], serials: Sequence[int]) -> list[int]:
+    """The ends of a row, as the column `bag` has them: serial, end and count of each."""
+    if row.get(BAG_FIELD.name):
+        return list(row[BAG_FIELD.name])
+    start, out = row["start"], _wrapped(row["start"] + row["lasts"])
+    found = [] if out == ABSENT else [OUTPUT, out, 1]
+    for serial in serials:
+        end = _wrapped(out + row[f"later_{serial}"])
+        if end != ABSENT:
+            found += [serial, end, int(end > start)]
+    return found
+
+
+def _wrapped(number: int) -> int:
+    """As 64 bits have it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _as_bags(nodes: pa.Table, bags: Mapping[int, list[int]], group: Ints) -> pa.Table:
+    """The table with these bags; one is in conflict if an event of its group is."""
+    rows = np.array(list(bags), np.int64)
+    conflicts = np.zeros(len(group), np.int64)
+    np.maximum.at(conflicts, group, column_of(nodes, "in_conflict"))
+    values: dict[str, Any] = {
+        "rank": ABSENT,
+        "lasts": ABSENT - column_of(nodes, "start")[rows],
+        "in_conflict": conflicts[group[rows]],
+        **{name: 0 for name in nodes.column_names if name.startswith("later_")},
+    }
+    for name, value in values.items():
+        whole = column_of(nodes, name).copy()
+        whole[rows] = value
+        nodes = _with(nodes, name, whole)
+    lists: list[Any] = [None] * nodes.num_rows
+    if BAG_FIELD.name in nodes.column_names:
+        lists = nodes.column(BAG_FIELD.name).to_pylist()
+        nodes = nodes.drop_columns([BAG_FIELD.name])
+    for at, ends in bags.items():
+        lists[at] = ends
+    return nodes.append_column(BAG_FIELD, pa.array(lists, BAG_FIELD.type))
+
+
+def equal_without(reshape: Reshape) -> UsageError:
+    """Events that differ in nothing but what is dropped, where identities are unique."""
+    names = ", ".join(f"'{name}'" for name in reshape.dropped)
+    return UsageError(
+        f"merge: without the column {names} events that are remembered become equal, and this "
+        "case needs unique ones; keep the column, wait until these events are final, or merge "
+        "as R4 in new folders"
+    )
 
 
 def _is_held(name: str) -> bool:
@@ -326,4 +424,5 @@ def _renumbered(
 
 
 def _with(table: pa.Table, name: str, values: Ints) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, to_arrow(values, pa.int64()))
+    field = table.schema.field(name)
+    return table.set_column(table.column_names.index(name), name, to_arrow(values, field.type))

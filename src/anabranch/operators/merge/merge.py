@@ -41,6 +41,7 @@ from anabranch.operators.merge.choose import Choice
 from anabranch.operators.merge.ordered_state import CASES, OrderedState
 from anabranch.operators.merge.policy import DEFAULT, Policy, require_choice, require_support
 from anabranch.operators.merge.state import MergeState
+from anabranch.operators.state.reshape import Reshape
 
 
 @dataclass(frozen=True)
@@ -130,18 +131,22 @@ class MergeOperator:
         state: OrderedState | MergeState,
         lanes: int,
         by: Route,  # noqa: ARG002
+        reshape: Reshape | None = None,
     ) -> Sequence[OrderedState | MergeState]:
         """What a state of one lane remembers, by the lane that it belongs to from now on."""
         if isinstance(state, OrderedState):
             return ordered_codec.split(state, lanes)
-        return codec.split(state, lanes)
+        return codec.split(state, lanes, reshape)
 
-    def unite(self, states: Sequence[OrderedState | MergeState]) -> OrderedState | MergeState:
+    def unite(
+        self, states: Sequence[OrderedState | MergeState], reshape: Reshape | None = None
+    ) -> OrderedState | MergeState:
         """One lane's shares of the states of all former lanes as one state."""
         ordered = [one for one in states if isinstance(one, OrderedState)]
         if ordered:
-            return ordered_codec.unite(ordered)
-        return codec.unite([one for one in states if isinstance(one, MergeState)])
+            return ordered_codec.unite(ordered, reshape)
+        found = [one for one in states if isinstance(one, MergeState)]
+        return codec.unite(found, reshape)
 
 
 def open_merge(

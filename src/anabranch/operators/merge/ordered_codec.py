@@ -27,9 +27,11 @@ from numpy.typing import NDArray
 
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import take
+from anabranch.batch.hashing import hash_rows
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Route
+from anabranch.operators.merge.codec import equal_without
 from anabranch.operators.merge.members import Members, require_agreement
 from anabranch.operators.merge.ordered_group import Bag, Latest
 from anabranch.operators.merge.ordered_state import Held, OrderedState
@@ -45,6 +47,7 @@ from anabranch.operators.state.blocks import (
 )
 from anabranch.operators.state.codec import StateKind, column_of, header_of, to_table
 from anabranch.operators.state.parts import Control, open_control, save
+from anabranch.operators.state.reshape import Reshape, reshaped
 
 VERSION: Final = 3
 """Of all three; the kind of state names the case."""
@@ -168,14 +171,14 @@ def split(state: OrderedState, lanes: int) -> list[OrderedState]:
     return made
 
 
-def unite(states: Sequence[OrderedState]) -> OrderedState:
+def unite(states: Sequence[OrderedState], reshape: Reshape | None = None) -> OrderedState:
     """The shares of one lane as one state."""
     require_agreement([(one.members, one.frontier) for one in states])
-    made = _copied(states[_furthest(states)])
+    made = _copied(states[_furthest(states)], reshape)
     made.members.last_seq = np.max([one.members.last_seq for one in states], axis=0)
     made.last_start = np.max([one.last_start for one in states], axis=0)
     made.conflicts = sum(one.conflicts for one in states)
-    _hold_all(made, states, [np.arange(len(one.held)) for one in states])
+    _hold_all(made, states, [np.arange(len(one.held)) for one in states], reshape)
     return made
 
 
@@ -191,19 +194,44 @@ def _lanes_of(start: Ints, lanes: int) -> Ints:
     return lanes_of_names(start, start, lanes, Route.START)
 
 
-def _copied(state: OrderedState) -> OrderedState:
-    """The same state, without what is held."""
-    made = read_control(control_of(state), state.case, state.schema)
+def _copied(state: OrderedState, reshape: Reshape | None = None) -> OrderedState:
+    """The same state, without what is held; with other payload columns, if these change."""
+    control, schema = control_of(state), state.schema
+    if reshape is not None:
+        events, payload = control.more
+        payload = reshape.payload(payload, events.num_rows).replace_schema_metadata(None)
+        _require_apart(reshape, payload)
+        schema = reshaped(schema, reshape)
+        control = control._replace(empty=schema.payload.empty_table(), more=(events, payload))
+    made = read_control(control, state.case, schema)
     made.policy = state.policy
     return made
 
 
-def _hold_all(made: OrderedState, states: Sequence[OrderedState], rows: Sequence[Ints]) -> None:
+def _require_apart(reshape: Reshape, events: pa.Table) -> None:
+    """Refuse columns without which events of the current start become equal."""
+    if not reshape.dropped:
+        return
+    words = hash_rows(events, events.num_rows)
+    if len(np.unique(words, axis=0)) < events.num_rows:
+        raise equal_without(reshape)
+
+
+def _hold_all(
+    made: OrderedState,
+    states: Sequence[OrderedState],
+    rows: Sequence[Ints],
+    reshape: Reshape | None = None,
+) -> None:
     """Hold these inserts of some states, renumbered."""
     some = [one.held.keep(mine) for one, mine in zip(states, rows, strict=True)]
     start = np.concatenate([held.start for held in some])
     order = np.argsort(start, kind="stable")
     payloads = [take(held.payload, held.place) for held in some]
+    if reshape is not None:
+        payloads = [
+            reshape.payload(one, len(held)) for one, held in zip(payloads, some, strict=True)
+        ]
     payload = pa.concat_tables(payloads) if payloads[0].num_columns else payloads[0]
     made.blocks, made.next_held = Blocks.none(), 0
     numbers = made.number(len(order))

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS, Batch, Ints, Mask
 from anabranch.batch.events import inserts
-from anabranch.batch.hashing import hash_columns
+from anabranch.batch.hashing import hash_columns, hash_rows
 from anabranch.batch.index import HIGH, LOW, START
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown, read_table
@@ -34,6 +34,7 @@ from anabranch.operators.state.due_queue import DueQueue
 from anabranch.operators.state.events import FLAGS, LIVE, OWN, Events
 from anabranch.operators.state.parts import open_control, save
 from anabranch.operators.state.pieces import find_piece, pieces
+from anabranch.operators.state.reshape import Reshape
 
 FIRST: Final = OWN
 COUNT: Final = OWN + 1
@@ -235,25 +236,47 @@ class Groups:
         self.table.date(blocks)
         return header
 
-    def take_over(self, shares: "Sequence[tuple[Groups, Ints]]") -> None:
-        """Fill empty groups with some of others, which share no name.  Nothing is due yet."""
+    def take_over(
+        self, shares: "Sequence[tuple[Groups, Ints]]", reshape: Reshape | None = None
+    ) -> None:
+        """Fill empty groups with some of others, which share no name.  Nothing is due yet.
+
+        Groups whose payloads become equal without the columns that go are one.
+        """
         none = np.empty((0, len(self.columns)), np.int64)
         logs, sizes, payloads = [none], [none[:, 0]], [self.table.schema.empty_table()]
         for other, ids in shares:
             logs.append(other.read(ids)[1])
             sizes.append(other.table.rows[ids, COUNT])
-            payloads.append(other.payload(ids))
+            payload = other.payload(ids)
+            payloads.append(payload if reshape is None else reshape.payload(payload, len(ids)))
         self._log, count = np.concatenate(logs), np.concatenate(sizes)
         self._used = self._events = len(self._log)
         payload = pa.concat_tables(payloads) if len(self.table.schema) else payloads[0]
+        if reshape is not None and reshape.dropped:
+            count, payload = self._unite_twins(count, payload)
         self._restore_rows(np.arange(len(count)), count, payload)
 
-    def by_lane(self, lanes: int, by: Route) -> list[Ints]:
+    def _unite_twins(self, count: Ints, payload: pa.Table) -> tuple[Ints, pa.Table]:
+        """Groups of one name as one: their events one after the other, and one payload."""
+        starts = self._log[np.cumsum(count) - count, 0]
+        words = hash_rows(payload, len(count)).view(np.int64)
+        keys = np.column_stack([starts, words])
+        _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        self._log = self._log[np.argsort(np.repeat(group, count), kind="stable")]
+        sums = np.zeros(len(first), np.int64)
+        np.add.at(sums, group, count)
+        return sums, payload.take(pa.array(first))
+
+    def by_lane(self, lanes: int, by: Route, reshape: Reshape | None = None) -> list[Ints]:
         """The groups of each lane; for groups of identities, which have one start each."""
         assert self._by_start, f"groups without a start have no lane: {self!r}"
         ids = self.table.living()
         rows = self.table.rows[ids]
-        lane_of = lanes_of_names(rows[:, START], rows[:, LOW], lanes, by)
+        low = rows[:, LOW]
+        if reshape is not None:
+            low = reshape.hashes(self.payload(ids), len(ids))[:, 0]
+        lane_of = lanes_of_names(rows[:, START], low, lanes, by)
         return [ids[lane_of == lane] for lane in range(lanes)]
 
     def _restore_rows(self, ids: Ints, count: Ints, payload: pa.Table) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from anabranch.errors import StateError, UsageError
 from anabranch.operators.contract import Redistributes
 from anabranch.operators.pipeline import Pipeline
+from anabranch.operators.state.reshape import Reshape
 from anabranch.spark.lane.state import Lane
 from anabranch.spark.pack.positions import restarted
 
@@ -25,11 +26,13 @@ def require_redistributes(pipeline: Pipeline) -> None:
             raise UsageError(message)
 
 
-def split(lane: Lane, pipeline: Pipeline, lanes: int) -> list[Lane]:
+def split(
+    lane: Lane, pipeline: Pipeline, lanes: int, reshape: Reshape | None = None
+) -> list[Lane]:
     """What a lane remembers, by the lane that it belongs to from now on."""
     by = pipeline[0].operator.route
     shares = {
-        one.id: one.operator.split(lane.states[one.id], lanes, by)
+        one.id: one.operator.split(lane.states[one.id], lanes, by, reshape)
         for one in pipeline
         if isinstance(one.operator, Redistributes)
     }
@@ -46,8 +49,11 @@ def split(lane: Lane, pipeline: Pipeline, lanes: int) -> list[Lane]:
     ]
 
 
-def unite(shares: Sequence[Lane], pipeline: Pipeline) -> Lane:
-    """The shares of one lane, in the order of the former lanes, as one lane."""
+def unite(shares: Sequence[Lane], pipeline: Pipeline, reshape: Reshape | None = None) -> Lane:
+    """The shares of one lane, in the order of the former lanes, as one lane.
+
+    `pipeline` is that of the shares; with `reshape` the lane has other payload columns.
+    """
     first = shares[0]
     known = [(one.steps, one.gone, one.passed, one.log) for one in shares]
     if any(one != known[0] for one in known):
@@ -58,7 +64,7 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline) -> Lane:
         )
         raise StateError(message)
     states = {
-        one.id: one.operator.unite([share.states[one.id] for share in shares])
+        one.id: one.operator.unite([share.states[one.id] for share in shares], reshape)
         for one in pipeline
         if isinstance(one.operator, Redistributes)
     }

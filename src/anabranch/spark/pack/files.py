@@ -40,10 +40,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Files:
-    """The folder of an inbox, and the columns to read there."""
+    """The folder of an inbox, and the columns to read there.
+
+    Those that the run added or dropped since it began are `loose`: a file may have them.
+    """
 
     root: str
     columns: pa.Schema
+    loose: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,12 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
     total, part = 0, 0
     refused: list[Refused] = []
     for chunk in read_file(
-        path, inbox.columns, replica=base.input, rows=PARCEL_ROWS, only=only
+        path,
+        inbox.columns,
+        replica=base.input,
+        rows=PARCEL_ROWS,
+        only=only,
+        loose=inbox.loose,
     ):
         decoded = decode(chunk.table, spec.schema)
         refused += _refused(chunk, decoded, base)

@@ -31,6 +31,8 @@ from anabranch.spark.session.host import slots
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from anabranch.spark.query.run_record import Run
+
 
 @dataclass(frozen=True, eq=False)
 class Copies:
@@ -47,6 +49,8 @@ class Copies:
     declared: dict[str, StreamProperties | None]
     lifetimes: tuple[str, ...] = ()
     """When the events of each DataFrame end, in words."""
+    loose: tuple[str, ...] = ()
+    """Columns that a file of an inbox may have or lack: they came or went with an upgrade."""
 
     @property
     def is_streaming(self) -> bool:
@@ -74,6 +78,29 @@ class Copies:
     def key(self) -> Key | None:
         """What names one event in each replica, if all of them declare it."""
         return None if self.stream is None else self.stream.key
+
+    def require_columns(self) -> None:
+        """Reject inboxes in which some files lack a column of the others."""
+        for one in self.inboxes:
+            one.folder.require_all(self.loose)
+
+    def as_in(self, run: "Run | None") -> "Copies":
+        """The copies with the columns of a run, of which some came or went with an upgrade.
+
+        Those that no file of an inbox has yet are null, those that were dropped are not read.
+        """
+        made = self
+        if run is not None and self.stream is None and (run.added or run.dropped):
+            found = {one.name: one for one in self.schema.payload}
+            later = {one.name: one for one in run.schema if one.name in run.added}
+            known = [found.get(name) or later.get(name) for name in run.schema.names]
+            others = {*run.schema.names, *run.dropped}
+            more = [one for name, one in found.items() if name not in others]
+            fields = [one for one in known if one is not None] + more
+            schema = replace(self.schema, payload=pa.schema(fields))
+            made = replace(self, schema=schema, loose=(*run.added, *run.dropped))
+        made.require_columns()
+        return made
 
     def require_case(self, case: MergeCase | None) -> None:
         """Reject a case that was asked for if it does not go with the key."""
@@ -154,7 +181,7 @@ class Copies:
     def _files(self, one: Inbox) -> Files:
         found = one.folder.schema
         reserved = [f for f in found if f.name in RESERVED and f.name != REPLICA]
-        return Files(str(one.path), pa.schema([*reserved, *self.schema.payload]))
+        return Files(str(one.path), pa.schema([*reserved, *self.schema.payload]), self.loose)
 
 
 @dataclass(frozen=True)

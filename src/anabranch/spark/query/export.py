@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from anabranch.errors import StateError
 from anabranch.operators.pipeline import Pipeline
+from anabranch.operators.state.reshape import Reshape
 from anabranch.spark.lane.exported import (
     LANES,
     HeldParts,
@@ -45,6 +46,7 @@ class Export:
     `source` is the folder of Spark's checkpoint; without `has_store` the lanes that it began
     with are all there is.  `target` is a folder that no other upgrade uses.  `pipelines` are
     what the lanes may run: a query that reports final events may have a step for it.
+    `reshape`: payload columns that come and go.
     """
 
     run: str
@@ -54,6 +56,7 @@ class Export:
     was: int
     lanes: int
     pipelines: tuple[Pipeline, ...]
+    reshape: Reshape | None = None
 
     def share(self, former: int, lane: int) -> Path:
         """The file of what a former lane has for a new one."""
@@ -146,7 +149,7 @@ def _split_lane(job: Export, parts: HeldParts) -> pa.RecordBatch:
     lane = load(parts, LaneId(job.run, 0, number, job.was, pipeline), NO_COPIES)
     assert lane is not None, f"lane {number} has a header, and no state"
     report = LaneReport.of(number, lane)
-    for to, share in enumerate(split(lane, pipeline, job.lanes)):
+    for to, share in enumerate(split(lane, pipeline, job.lanes, job.reshape)):
         write_lane(job.share(number, to), LaneId(job.run, 0, to, job.lanes, pipeline), share)
     return _row(report)
 
@@ -176,7 +179,7 @@ def _unite_lane(job: Export, number: int) -> pa.RecordBatch:
     header = json.loads(read_parts(files[0])[HEADER,][0])
     pipeline = _pipeline(job, header["pipeline"])
     which = LaneId(job.run, 0, number, job.lanes, pipeline)
-    lane = unite([read_lane(file, which) for file in files], pipeline)
+    lane = unite([read_lane(file, which) for file in files], pipeline, job.reshape)
     for state in lane.states.values():
         state.check()
     report = LaneReport.of(number, lane)

@@ -421,14 +421,14 @@ class Merged:
 
     def continued(self, run: Run | None) -> "Merged":
         """The same merge as a run has it, in all that is not asked for."""
+        made = replace(self, copies=self.copies.as_in(run))
         if run is None:
-            return self
-        lanes = self.asked.lanes or run.lanes
+            return made
+        made = replace(made, lanes=self.asked.lanes or run.lanes)
         is_merge = run.case in [case.value for case in MergeCase]
         if self.hosted is not None or not is_merge:  # compared with the run's record
-            return replace(self, lanes=lanes)
-        began = Policy.parse(run.settings[0][1])
-        return replace(self, kept=self._kept(run), lanes=lanes, began=began)
+            return made
+        return replace(made, kept=made._kept(run), began=Policy.parse(run.settings[0][1]))
 
     def _kept(self, run: Run) -> MergeOperator:
         """The case of a run, with the policy that is asked for."""
@@ -474,6 +474,7 @@ class Merged:
         """All files that are in the inboxes now, as entries of a temporary control log."""
         if not self.copies.inboxes:
             return None
+        self.copies.require_columns()
         log = ControlLog(None)
         for watch in self.watches(log, self.copies.founders):
             watch.advance()

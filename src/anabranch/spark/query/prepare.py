@@ -345,7 +345,7 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
 
 
 def _generation(found: runs.Run) -> dict[str, Any]:
-    names = ("generation", "first_trigger", "begun")
+    names = ("generation", "first_trigger", "begun", "added", "dropped")
     return {name: getattr(found, name) for name in names}
 
 

@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from anabranch.errors import StateError
 from anabranch.sinks.json_file import replace_text, require_format
 from anabranch.sinks.published import tail_of
@@ -37,7 +39,8 @@ FIXED: Final = {
     "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
     "case": "",
     "time": "",
-    "columns": "",
+    "columns": "`anabranch upgrade CHECKPOINT --add-column NAME:TYPE` and `--drop-column NAME` "
+    "change them, a type stays as it is; ",
     "inboxes": "",
     "key": "",
     "lifetimes": "events that are remembered would not meet their copies; ",
@@ -47,6 +50,7 @@ FIXED: Final = {
 
 _TUPLES: Final = (
     "columns", "founders", "inboxes", "replicas", "lifetimes", "key", "attachments", "left",
+    "added", "dropped",
 )  # fmt: skip
 
 _TEMPORARY: Final = f".{FILE}."
@@ -60,7 +64,8 @@ class Run:
     events of each end (`lifetimes`); `order` is what orders the rows of a replica; `key` names
     one event in each replica.  `has_output`: the records of the triggers are in an output
     folder, not in the checkpoint.  `payload` is the schema of the payload, as Arrow serialises
-    it, in hexadecimal.  `begun` is the last trigger that was begun before this generation: it
+    it, in hexadecimal; `added` and `dropped` are the columns that came and went with upgrades.
+    `begun` is the last trigger that was begun before this generation: it
     may have left a record.  `policy` is the one that was asked for last, `settings` are all
     that counted, each with its first trigger and without `violations`.  `positions`: the rows
     of its DataFrames have places in Kafka.  `named`: its sources have names, so that DataFrames
@@ -88,10 +93,17 @@ class Run:
     left: tuple[str, ...] = ()
     sources: dict[str, list[str]] = field(default_factory=dict)
     payload: str = ""
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     generation: int = 0
     first_trigger: int = 0
     begun: int = -1
     format: int = FORMAT
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The payload columns."""
+        return pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(self.payload)))
 
 
 def home(checkpoint: Path, run: Run) -> Path:

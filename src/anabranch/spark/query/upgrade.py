@@ -1,4 +1,4 @@
-"""`ab.upgrade`: change the number of lanes of a run, without losing or duplicating a row.
+"""`ab.upgrade`: change the lanes or the columns of a run, without losing or doubling a row.
 
 The states are read from Spark's state store, redistributed and written to files, with a control
 log that continues after the last consumed entry.  Together they are the next *generation* of
@@ -19,12 +19,10 @@ can be given that.
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError, UsageError
@@ -32,10 +30,12 @@ from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
+from anabranch.operators.state.reshape import Reshape
 from anabranch.operators.union import UnionOperator
 from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file
 from anabranch.spark.pack.positions import Positions, restarted
 from anabranch.spark.query import run_record as runs
+from anabranch.spark.query.columns import reshape_of, with_columns
 from anabranch.spark.query.control_log import FOLDER, ControlLog
 from anabranch.spark.query.ending import explain
 from anabranch.spark.query.export import Export, LaneReport, export_lanes
@@ -50,32 +50,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What an upgrade did: lanes before and now, events that went with it, triggers so far."""
+    """What an upgrade did: lanes before and now, events that went with it, triggers so far.
+
+    `added` and `dropped` are the columns that came and went.
+    """
 
     checkpoint: str
     was: int
     lanes: int
     events: int
     triggers: int
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def upgrade(
-    checkpoint: str | Path, *, lanes: int, spark: "SparkSession | None" = None
+    checkpoint: str | Path,
+    *,
+    lanes: int | None = None,
+    add_columns: Mapping[str, str] | None = None,
+    drop_columns: Sequence[str] = (),
+    spark: "SparkSession | None" = None,
 ) -> Upgraded:
-    """Give a run that has been stopped another number of lanes; then start it as before.
+    """Change the lanes or the columns of a run that has been stopped; then start it as before.
 
-    Refused while it runs.  With as many lanes as the run has it does nothing: it may be called
-    again after a kill.  DataFrames of Kafka (`order="kafka"`) are read on from where
-    `ab.starting_offsets` shows.  `spark` is the session to work in; without it the one that
-    runs, or a new one.
+    Refused while it runs.  What the run has already changes nothing: the same upgrade may be
+    called again after a kill.  DataFrames of Kafka (`order="kafka"`) are read on from where
+    `ab.starting_offsets` shows.
+
+    Args:
+        checkpoint: The checkpoint of the run.
+        lanes: The number of lanes from now on.
+        add_columns: Payload columns by name, with their types (`{"price": "double"}`).  They
+            come last, and are null in what is remembered and in files without them.
+        drop_columns: Payload columns to leave out; files may still have them.
+        spark: The session to work in; without it the one that runs, or a new one.
     """
-    return upgrade_in(lambda: spark or session(), checkpoint, lanes)
+    asked = Asked(lanes, dict(add_columns or {}), tuple(drop_columns))
+    return upgrade_in(lambda: spark or session(), checkpoint, asked)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an upgrade is to change: lanes, columns to add by name and type, and to drop."""
+
+    lanes: int | None = None
+    add: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
 
 
 def upgrade_in(
-    start: "Callable[[], SparkSession]", checkpoint: str | Path, lanes: int
+    start: "Callable[[], SparkSession]", checkpoint: str | Path, asked: Asked
 ) -> Upgraded:
     """The same; Spark is started when all is checked that can be without it."""
+    if asked == Asked():
+        message = "ab.upgrade: nothing to change; name lanes, or columns to add or to drop"
+        raise UsageError(message)
     folder = local(str(checkpoint))
     if folder is None or not (folder / runs.FILE).exists():
         message = (
@@ -87,22 +117,29 @@ def upgrade_in(
     try:
         run = runs.read(folder)
         assert run is not None, f"{folder / runs.FILE} is gone"
+        lanes = run.lanes if asked.lanes is None else asked.lanes
         _require_possible(folder, run, lanes)
-        if lanes == run.lanes and not is_refused(folder, run):
+        changes = bool(asked.add or asked.drop)
+        if changes:
+            _require_inboxes(folder, run)
+        reshape = reshape_of(run, asked.add, asked.drop) if changes else None
+        if lanes == run.lanes and reshape is None and not is_refused(folder, run):
             return Upgraded(str(folder), lanes, lanes, 0, run.first_trigger)
-        return _upgrade(start(), folder, run, lanes)
+        return _upgrade(start(), folder, run, lanes, reshape)
     finally:
         lock.release()
 
 
-def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> Upgraded:
+def _upgrade(
+    spark: "SparkSession", folder: Path, run: runs.Run, lanes: int, reshape: Reshape | None
+) -> Upgraded:
     """Build the next generation, and put it in force."""
     target = runs.generation_folder(folder, run.generation + 1)
     shutil.rmtree(target, ignore_errors=True)
     # Tasks of a driver that was killed may live a little longer, and write to its own folder.
     attempt = target / f"attempt-{runs.new_id()}"
     attempt.mkdir(parents=True)
-    job = _export(folder, run, lanes, attempt)
+    job = replace(_export(folder, run, lanes, attempt), reshape=reshape)
     try:
         former, live = export_lanes(spark, job)
     except Exception as error:
@@ -118,7 +155,7 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
     known = restarted(Positions.from_list(one.positions) for one in former)
     KafkaOffsets(known.last, KafkaOffsets.read(runs.home(folder, run)).ends).write(target)
     then = replace(
-        run,
+        run if reshape is None else with_columns(run, reshape),
         lanes=lanes,
         generation=run.generation + 1,
         first_trigger=runs.last_commit(folder, run) + 1,
@@ -126,7 +163,10 @@ def _upgrade(spark: "SparkSession", folder: Path, run: runs.Run, lanes: int) -> 
     )
     os.sync()  # a machine that fails must not lose what the record is about to name
     runs.write(then, folder)  # the one rename that puts it in force
-    return Upgraded(str(folder), run.lanes, lanes, live, then.first_trigger)
+    added = () if reshape is None else tuple(one.name for one in reshape.added)
+    dropped = () if reshape is None else reshape.dropped
+    facts = (str(folder), run.lanes, lanes, live, then.first_trigger)
+    return Upgraded(*facts, added, dropped)
 
 
 def _export(folder: Path, run: runs.Run, lanes: int, target: Path) -> Export:
@@ -145,8 +185,7 @@ def _export(folder: Path, run: runs.Run, lanes: int, target: Path) -> Export:
 
 def _pipeline(run: runs.Run) -> Pipeline:
     """What the lanes of a run have run, by its record; final events may add a step."""
-    payload = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(run.payload)))
-    schema = ElementSchema(TimeType(run.time), payload)
+    schema = ElementSchema(TimeType(run.time), run.schema)
     if run.case in [case.value for case in MergeCase]:
         merge = MergeOperator.named(schema, run.case, Policy.parse(run.policy))
         return (PipelineStep(merge.name, merge, merge.label),)
@@ -171,6 +210,16 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
             f"folders with lanes={lanes}"
         )
         raise StateError(message)
+
+
+def _require_inboxes(folder: Path, run: runs.Run) -> None:
+    """Refuse to change the columns of a run that reads DataFrames, also those of Kafka."""
+    if run.replicas or run.lifetimes or not run.inboxes:
+        message = (
+            f"ab.upgrade: {folder}: this run reads DataFrames; only runs of inboxes can change "
+            "their columns; select the columns of the run, or start a new run in new folders"
+        )
+        raise UsageError(message)
 
 
 def is_refused(folder: Path, run: runs.Run) -> bool:
@@ -208,7 +257,9 @@ def _require_complete(job: Export, former: list[LaneReport], live: int) -> None:
         )
         raise UsageError(message)
     before = sum(one.live for one in former)
-    if before != live:
+    # Without a column identities may become equal, and are remembered as one.
+    fewer = job.reshape is not None and job.reshape.dropped and live <= before
+    if before != live and not fewer:
         message = (
             f"ab.upgrade: {job.was} lanes remember {before} events, the {job.lanes} made of "
             f"them {live}; the run is unchanged; please report this"

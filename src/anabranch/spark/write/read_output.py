@@ -12,6 +12,7 @@ from anabranch.batch.schema import END, OLD_END, RESERVED, START
 from anabranch.errors import FileError, UsageError
 from anabranch.sinks.published import committed_files
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
+from anabranch.sources.files import changed_columns
 from anabranch.spark.frames import quoted
 from anabranch.spark.lane.stage import escaped
 from anabranch.spark.write.records import record_files
@@ -33,6 +34,8 @@ def read_output(
 ) -> "DataFrame":
     """The committed rows of an output: its elements, or `late`, `violations`, `progress`.
 
+    A column that the run added is null in older rows, one that it dropped is left out.
+
     Sort elements by `seq` to get a valid physical stream.  `current` has what the elements add
     up to: a row for each event, with `start`, `end` and payload.
     """
@@ -49,7 +52,10 @@ def read_output(
             "merge that has written such rows; check the path"
         )
         raise FileError(message)
-    rows = spark.read.parquet(*done)
+    added, dropped = changed_columns(Path(path))
+    # Looking into every file costs time: only where columns came and went.
+    merges = what != PROGRESS and bool(added or dropped)
+    rows = spark.read.option("mergeSchema", merges).parquet(*done).drop(*sorted(dropped))
     return current(rows) if what == CURRENT else rows
 
 
