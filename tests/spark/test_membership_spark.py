@@ -192,7 +192,7 @@ def test_the_replica_that_is_least_far_comes_next(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_newcomer_is_joining_until_its_guarantee_is_told(tmp_path: Path) -> None:
+def test_a_newcomer_is_joining_until_it_declares_a_guarantee(tmp_path: Path) -> None:
     write(tmp_path / "inbox" / "new" / "1.parquet", A)
     inbox = InboxWatch(tmp_path / "inbox", ControlLog(tmp_path / "control"), founders=())
     inbox.advance()
