@@ -114,7 +114,7 @@ def test_timestamps_of_parquet_and_texts_with_zones(tmp_path: Path) -> None:
         ("a.csv", "tss\n1\n", [], SchemaError, "did you mean --time tss"),
         ("a.csv", "x;ts\n1;2\n", [], SchemaError, "name the separator with --delimiter"),
         ("a.csv", "ts\n", [], InputError, "there are no rows"),
-        ("a.csv", "ts\nyes\nno\n", [], InputError, "row 1: 'yes' is no time"),
+        ("a.csv", "ts\nyes\nno\n", [], InputError, "row 1: 'yes' is not a time"),
         ("a.csv", "ts,x\n1,1\n,1\n", [], InputError, "row 2 has no time"),
         ("a.csv", "ts\n1.5\n", [], SchemaError, "expected whole numbers or timestamps"),
         ("a.csv", "ts\n1\n2026-01-31T09:00:00Z\n", [], InputError, "of the other kind"),

@@ -18,7 +18,7 @@ from anabranch.errors import StateError, UsageError
 from anabranch.model.element import Adjust, Identity
 from anabranch.model.equivalence import compatible
 from anabranch.model.history import History, replay
-from anabranch.model.notation import parse
+from anabranch.model.notation import parse, show_elements
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Reason
@@ -245,6 +245,14 @@ def test_less_lag_and_no_gaps_let_the_frontier_go_on():
     duel.change(Policy.parse("gaps=true"))
     duel.take([("r0", parse("stable 9"))])
     assert duel.state.frontier == 8, "it waits for the other one again, and never goes back"
+
+
+def test_a_change_between_policies_that_ask_nothing_leaves_no_credit_behind():
+    with engine("lanes", "merge", case="r3", check_every=1) as merge:
+        merge.attach("r0")
+        merge.change("default")
+        merge.push("r0", "insert b 1..2; stable 2; adjust b 1..2->forever; stable 3")
+        assert show_elements(merge.cut()) == "insert b 1..forever; stable 3"
 
 
 def test_a_policy_that_the_case_has_not_is_refused_and_changes_nothing():

@@ -5,6 +5,7 @@ An upgrade may come between any two triggers; the reader then begins at any offs
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,5 +207,5 @@ def test_readers_begin_at_the_last_row_that_was_consumed(tmp_path: Path) -> None
     found = json.loads(starting_offsets(tmp_path, "orders", "trades"))
     assert found == {"orders": {"0": 17, "1": 5}, "trades": {"0": 2}}
     assert starting_offsets(tmp_path, "orders", "new") == "earliest"
-    runs.write(runs.replace(run, generation=0), tmp_path)
+    runs.write(replace(run, generation=0), tmp_path)
     assert starting_offsets(tmp_path, "orders") == "earliest"

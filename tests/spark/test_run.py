@@ -103,7 +103,7 @@ def test_an_output_of_which_the_last_rows_were_removed_is_refused(
     write(output, 9)
     for number in (9, 10):
         commit(checkpoint, number)
-    with pytest.raises(StateError, match=r"trigger 10 was written, but .*0010\.\w+ is not"):
+    with pytest.raises(StateError, match=r"has committed trigger 10, but .*0010\.\w+ is not"):
         find(checkpoint, output)
 
 

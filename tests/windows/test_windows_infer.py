@@ -301,7 +301,7 @@ def test_a_command_may_read_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "error", "words"),
     [
-        ("print('hello')", InputError, "no JSON"),
+        ("print('hello')", InputError, "not JSON"),
         ("print('{}')", InputError, "one JSON list"),
         ("print('[\"a\"]')", InputError, "expected a number"),
         ("print('[{\"start\": 1}]')", InputError, "mapping with value"),

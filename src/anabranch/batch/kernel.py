@@ -16,7 +16,7 @@ one type and need one compilation.
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -79,7 +79,20 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
         kept._cache_path = kept._impl.locator._cache_path = path
         file = kept._cache_file = type(file)(path, kept._impl.filename_base, digest)
     file._source_stamp = digest
+    file._load_index = partial(_read_index, file._load_index)
     return compiled
+
+
+def _read_index(read: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """The entries of an index; none if it names a class that the sources do not have any more.
+
+    In the folder of the sources an index outlives them: after an update it is read before its
+    stamp is compared.
+    """
+    try:
+        return read()
+    except (AttributeError, ImportError):
+        return {}
 
 
 @cache

@@ -154,12 +154,14 @@ class MergeState(MergeLane):
         self.nodes.changed[:] = self.mark
         self.agenda.rebuild(self.nodes, self.frontier)
         was_governed = self.asks_all or is_governed(before)
+        self.asks_all = was_governed or is_governed(self.policy)
+        if not self.asks_all:
+            return
         if not was_governed:
             shape = len(self.nodes.rows), PER_REPLICA * len(self.members)
             self.held = np.full(shape, NOBODY, np.int64)
         if not was_governed or before.inserts != self.policy.inserts:
             self.highest = self._highest()
-        self.asks_all = was_governed or is_governed(self.policy)
         self.view = View()
         rows, ids = self.nodes.rows, self.nodes.living()
         rows[ids, FLAGS] &= ~WITHDRAWN
