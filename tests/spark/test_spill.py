@@ -89,7 +89,7 @@ def test_parcels_that_were_removed_are_named(tmp_path: Path) -> None:
     depot = Depot(str(tmp_path / "parcels"))
     rows = crossed(2, depot)
     depot.clear()
-    with pytest.raises(RunError, match=r"parcels of this trigger .* are gone.*nothing is lost"):
+    with pytest.raises(RunError, match=r"a file of this trigger is missing.*nothing is lost"):
         from_row(rows[0], SCHEMA, depot.fetching())
 
 
