@@ -1,5 +1,6 @@
 """Rows in order and in pieces, with their place; one chunk per replica."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -131,3 +132,29 @@ def test_a_key_that_is_not_in_the_schema_is_never_dropped_silently(tmp_path):
         (2, "column 'b'"),
         (3, "a field of a struct"),
     ]
+
+
+def test_files_may_have_or_lack_the_columns_that_a_run_added_and_dropped(tmp_path):
+    """`price` was added, `note` was dropped; any other column is still refused."""
+    schema = pa.schema({"start": pa.int64(), "name": pa.string(), "price": pa.float64()})
+    loose = ("price", "note")
+    rows = [
+        {"start": 1, "name": "a", "note": "x"},
+        {"start": 2, "name": "b", "price": 2.5},
+        {"start": 3, "name": "c", "note": 7},
+    ]
+    wanted = [{"start": r["start"], "name": r["name"], "price": r.get("price")} for r in rows]
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, {"start": 4, "q": 1}]))
+    chunks = [*read_file(lines, schema, loose=loose)]
+    found = [row for chunk in chunks for row in chunk.table.to_pylist()]
+    assert sorted(found, key=lambda row: row["start"]) == wanted
+    (refused,) = [line for chunk in chunks for line in chunk.refused]
+    assert refused.row == 4
+    assert "column 'q' is not in the schema" in refused.reason
+    parquet = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"start": [1], "name": ["a"], "note": ["x"]}), parquet)
+    (chunk,) = read_file(parquet, schema, loose=loose)
+    assert chunk.table.to_pylist() == wanted[:1]
+    with pytest.raises(SchemaError, match="no column 'price'"):
+        [*read_file(parquet, schema, loose=("note",))]

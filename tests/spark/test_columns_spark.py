@@ -98,6 +98,22 @@ def test_a_column_is_dropped_and_files_may_still_have_it(spark: Any, place: Plac
     assert check(place.output).ok
 
 
+def test_lines_of_json_may_have_a_dropped_column_too(spark: Any, place: Place) -> None:
+    def put(file: str, *rows: dict[str, Any]) -> None:
+        path = place.inbox / "x" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    put("1.jsonl", insert(1, 3, name="a", price=1.5), insert(2, 20, name="b", price=2.5))
+    place.merge(spark, case="r3", lanes=2)
+    ab.upgrade(place.checkpoint, drop_columns=["price"], spark=spark)
+    put("2.jsonl", adjust(2, 20, 30, name="b", price=2.5), stable(None))
+    totals = place.merge(spark)
+    assert totals.adds_up
+    assert totals.bucket("violation") == 0
+    assert current(spark, place, "name") == [(1, 3, "a"), (2, 30, "b")]
+
+
 def test_events_that_become_equal_are_refused_and_the_run_goes_on(
     spark: Any, place: Place
 ) -> None:

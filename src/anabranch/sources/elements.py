@@ -88,7 +88,7 @@ def read_file(
         if file_format(path) is Format.PARQUET:
             found = _parquet(path, schema, rows, only, loose)
         else:
-            found = _lines(path, schema, rows, only)
+            found = _lines(path, schema, rows, only, loose)
         for piece in found:
             if replica is not None or REPLICA not in schema.names:
                 yield Chunk(replica, path, piece.table, piece.rows, piece.refused)
@@ -137,8 +137,13 @@ def _columns(
     return there
 
 
-def _lines(path: Path, schema: pa.Schema, rows: int, only: FilePiece) -> Iterator[jsonl.Lines]:
-    for found in jsonl.read(path, schema, begin=only.begin, stop=only.stop, row=only.row):
+def _lines(
+    path: Path, schema: pa.Schema, rows: int, only: FilePiece, loose: Collection[str] | None
+) -> Iterator[jsonl.Lines]:
+    ignored = [name for name in loose or () if name not in schema.names]
+    for found in jsonl.read(
+        path, schema, begin=only.begin, stop=only.stop, row=only.row, ignored=ignored
+    ):
         refused = found.refused
         for at in range(0, max(len(found.rows), 1), rows):
             table = found.table.slice(at, rows)

@@ -14,7 +14,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -92,15 +92,22 @@ def infer(path: Path) -> tuple[pa.Schema, int]:
 
 
 def read(
-    path: Path, schema: pa.Schema, *, begin: int = 0, stop: int = -1, row: int = 1
+    path: Path,
+    schema: pa.Schema,
+    *,
+    begin: int = 0,
+    stop: int = -1,
+    row: int = 1,
+    ignored: Collection[str] = (),
 ) -> Iterator[Lines]:
     """The lines of a file in these columns, block by block; a line with others is refused.
 
-    Only those in a range of bytes, the first of which is this row; -1: to the end.
+    Only those in a range of bytes, the first of which is this row; -1: to the end.  A line may
+    have the columns `ignored`, which are left out.
     """
     physical = pa.schema([(field.name, _as_written(field.type)) for field in schema])
     for block in _blocks(path, begin=begin, stop=stop, row=row):
-        parsed, refused = _parse(block, physical)
+        parsed, refused = _parse(block, physical, ignored)
         tables = [table for table, _ in parsed]
         table = pa.concat_tables(tables) if tables else physical.empty_table()
         rows = np.concatenate([np.empty(0, np.int64), *(numbers for _, numbers in parsed)])
@@ -129,12 +136,12 @@ def _blocks(path: Path, *, begin: int = 0, stop: int = -1, row: int = 1) -> Iter
 
 
 def _parse(
-    block: _Block, schema: pa.Schema | None
+    block: _Block, schema: pa.Schema | None, ignored: Collection[str] = ()
 ) -> tuple[list[tuple[pa.Table, Ints]], list[RefusedLine]]:
     """The tables of a block with their line numbers, and the lines that cannot be read."""
     count = block.data.count(b"\n")
     if not _BLANK.search(block.data):
-        table = _try(block.data, schema, count)
+        table = _try(block.data, schema, count, ignored)
         if isinstance(table, pa.Table):
             return [(table, np.arange(block.first, block.first + count))], []
     lines = block.data.split(b"\n")
@@ -145,7 +152,7 @@ def _parse(
     while pending:
         some = pending.pop()
         data = b"\n".join(lines[i] for i in some) + b"\n"
-        found = _try(data, schema, len(some))
+        found = _try(data, schema, len(some), ignored)
         if isinstance(found, pa.Table):
             parsed.append((found, np.array(some, np.int64) + block.first))
         elif len(some) == 1:
@@ -157,11 +164,14 @@ def _parse(
     return parsed, refused
 
 
-def _try(data: bytes, schema: pa.Schema | None, count: int) -> pa.Table | str:
+def _try(
+    data: bytes, schema: pa.Schema | None, count: int, ignored: Collection[str] = ()
+) -> pa.Table | str:
     """The table of these lines, or why there is none."""
+    infers = schema is None or bool(ignored)
     options = pj.ParseOptions(
         explicit_schema=schema,
-        unexpected_field_behavior="infer" if schema is None else "error",
+        unexpected_field_behavior="infer" if infers else "error",
     )
     try:
         data.decode("utf-8")
@@ -176,7 +186,21 @@ def _try(data: bytes, schema: pa.Schema | None, count: int) -> pa.Table | str:
         return _explained(str(error), data, schema)
     if table.num_rows != count:
         return f"{table.num_rows} JSON objects in the line, expected one"
-    return table
+    return table if schema is None or not ignored else _only(table, schema, ignored, data)
+
+
+def _only(
+    table: pa.Table, schema: pa.Schema, ignored: Collection[str], data: bytes
+) -> pa.Table | str:
+    """The table without what is ignored; why there is none if more is left than the schema."""
+    left = table.drop_columns([n for n in table.column_names if n in ignored])
+    if left.schema.equals(schema):
+        return left
+    return _explained("unexpected field", data, pa.schema([*schema, *map(_any, ignored)]))
+
+
+def _any(name: str) -> pa.Field:
+    return pa.field(name, pa.null())
 
 
 def _explained(error: str, data: bytes, schema: pa.Schema | None) -> str:
