@@ -80,6 +80,6 @@ def test_copies_without_an_order_agree_and_do_not_replace_one_another(spark: Any
 def test_a_stream_is_refused_with_what_to_do(spark: Any) -> None:
     rate = spark.readStream.format("rate").load()
     with pytest.raises(
-        UsageError, match=r"replaced_by is for batches: .* an adjust to its end"
+        UsageError, match=r"replaced_by is for batches: .* then an adjust to the end"
     ):
         ab.events(rate, start="timestamp", replaced_by="value")
