@@ -8,7 +8,7 @@ import pytest
 from numba import config
 
 from anabranch.batch import kernel as module
-from anabranch.batch.kernel import frozen, frozen_rows, kernel
+from anabranch.batch.kernel import _read_index, frozen, frozen_rows, kernel
 
 STEP = "from anabranch.batch.kernel import part\n@part\ndef step(x):\n    return x + {}\n"
 PARTS = "from steps import (  # the way to it\n    step,\n)\n"
@@ -88,3 +88,12 @@ def test_frozen_arrays_are_one_type_and_cannot_be_written_to() -> None:
     assert rows.dtype == np.int64
     assert rows.flags.c_contiguous
     assert not rows.flags.writeable
+
+
+@pytest.mark.parametrize("error", [AttributeError, ImportError])
+def test_an_index_that_names_what_the_sources_lost_counts_as_empty(error):
+    def stale():
+        raise error
+
+    assert _read_index(stale) == {}
+    assert _read_index(lambda: {"signature": "data"}) == {"signature": "data"}
