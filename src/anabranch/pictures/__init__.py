@@ -6,6 +6,8 @@
     svg, png   the shapes as a file; PNG needs the extra `anabranch[pictures]`
     text       the timeline in a terminal, as wide as that is
     flow       copies, a merge and its output as one picture
+    diagram    boxes with arrows: how the parts of a run connect
+    lifetimes  lifetimes of events over one axis, with stables and frontiers
 
 The same input gives the same bytes, as long as the libraries stay the same.
 

@@ -11,11 +11,11 @@ True
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 from anabranch.errors import UsageError
 from anabranch.model import FOREVER, Event
+from anabranch.pictures.diagram import arrow
 from anabranch.pictures.scene import (
     BAND,
     BLUE,
@@ -32,7 +32,6 @@ from anabranch.pictures.scene import (
     SMALL,
     WIDTH,
     Box,
-    Line,
     Scene,
     Shape,
     Words,
@@ -85,14 +84,14 @@ def flow(copies: Mapping[str, Sequence[Event]], *, title: str) -> Scene:
         heads.append(y + band / 2)
     node = MARGIN + PANEL + (right - MARGIN - PANEL - NODE) / 2
     for y in heads:
-        shapes += _arrow(
+        shapes += arrow(
             [(MARGIN + PANEL, y), (node - 18, y), (node - 18, middle), (node, middle)]
         )
     out = top + (height - right_height) / 2
     shapes += _node(node, middle)
     target = out + band / 2
     corner = node + NODE + 18
-    shapes += _arrow(
+    shapes += arrow(
         [(node + NODE, middle), (corner, middle), (corner, target), (right, target)]
     )
     shapes += _panel(right, out, "output: each event once", events, set(events), GREEN)
@@ -155,15 +154,6 @@ def _views(x: float, y: float) -> Iterator[Shape]:
         line = y + 20 + number * 20
         yield Words(x + 12, line, f"{name}()", SMALL, INK, bold=True)
         yield Words(x + 100, line, has, SMALL, MUTED)
-
-
-def _arrow(points: Sequence[tuple[float, float]]) -> Iterator[Shape]:
-    """Lines through the points, and a head at the last, which is reached from the left."""
-    for (x1, y1), (x2, y2) in pairwise(points):
-        yield Line(x1, y1, x2, y2, MUTED, 1.5)
-    x, y = points[-1]
-    for side in (-5, 5):
-        yield Line(x - 7, y + side, x, y, MUTED, 1.5)
 
 
 def _words(copies: Mapping[str, Sequence[Event]], events: Sequence[Event]) -> str:
