@@ -168,7 +168,7 @@ def test_guides_import_public_modules_alone(page: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [p for p in sorted((ROOT / "docs" / "guide").glob("*.md")) if p.name != "python.md"],
+    sorted((ROOT / "docs" / "guide").glob("*.md")),
     ids=lambda page: page.name,
 )
 def test_guides_name_the_problem_and_what_goes_wrong(page: Path) -> None:
@@ -176,6 +176,19 @@ def test_guides_name_the_problem_and_what_goes_wrong(page: Path) -> None:
     assert title.startswith("# ")
     assert problem.startswith("**The problem.** ")
     assert "\n## What goes wrong\n" in page.read_text()
+
+
+PICTURE = re.compile(r"^!\[.+\]\(|^ *replica 0 +\|.*\n *replica 1 +\||\|█", re.MULTILINE)
+"""A drawing, a marble table, or a curve in text."""
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "guide").glob("*.md")), ids=lambda page: page.name
+)
+def test_guides_have_a_picture_and_something_to_type(page: Path) -> None:
+    text = page.read_text()
+    assert PICTURE.search(text), "draw one: .ci/pictures.py"
+    assert re.search(r"^```(python|console|sh)$|^    \S", text, re.MULTILINE)
 
 
 def test_inner_imports_are_found() -> None:
@@ -214,6 +227,48 @@ def run_block(program: str, folder: Path, *arguments: str) -> str:
 def test_python_blocks_run(program: str, printed: str | None, tmp_path: Path) -> None:
     shown = run_block(program, tmp_path)
     assert printed is None or shown == printed
+
+
+def cheap(command: str) -> bool:
+    """A command of ours that needs neither Spark nor files that a page does not have."""
+    words = shlex.split(command)
+    return words[0] == "anabranch" and words[1] in {
+        "check",
+        "clocks",
+        "explain",
+        "generate",
+        "windows",
+    }
+
+
+def in_order(shown: str, printed: str) -> bool:
+    """Whether the printed lines have all shown lines, in the same order."""
+    lines = (line.rstrip() for line in printed.splitlines())
+    return all(line.rstrip() in lines for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in sorted((ROOT / "docs" / "guide").glob("*.md"))
+        if any(step.kind == "command" and cheap(step.text) for step in steps(page))
+    ],
+    ids=lambda page: page.name,
+)
+def test_commands_without_spark_print_what_a_guide_shows(page: Path, tmp_path: Path) -> None:
+    from anabranch.cli.main import cli
+
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for step in steps(page):
+        if step.kind == "command" and cheap(step.text):
+            with contextlib.chdir(tmp_path):
+                ran = CliRunner().invoke(
+                    cli, shlex.split(step.text)[1:], env={"COLUMNS": "110"}
+                )
+            differs = 1 if " windows compare " in step.text else 0  # "No" is an answer
+            assert ran.exit_code in {0, differs}, ran.output
+            assert in_order(step.printed or "", ran.stdout), ran.stdout
 
 
 @pytest.fixture
