@@ -110,7 +110,7 @@ def set_up(one: Environment) -> bool:
     if python is None:
         print(f"{one.name}: not run; there is no Python {one.python} on the PATH or in pyenv")
         return False
-    ready.unlink(missing_ok=True)  # an installation that is interrupted is made anew
+    ready.unlink(missing_ok=True)  # an installation that is interrupted is made again
     with tempfile.NamedTemporaryFile("w", suffix=".lock") as lock:
         lock.write(text)
         lock.flush()

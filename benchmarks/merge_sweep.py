@@ -9,7 +9,7 @@ elements per CPU second, are the operations per element, which do not depend on 
 slots looked at, events visited by stables, pushes to and pops from heaps.  `to_first` is the
 speed against the first point of the same factor.
 
-It fails if a cost grows faster than it may: `LEAST` says how slow an element may become.
+It fails if a cost grows faster than it may: `LEAST` is how slow an element may become.
 """
 
 import json
@@ -32,7 +32,7 @@ RUN = 10_000
 GAP = 10
 """Application time between two events, on average."""
 MEASURED = 100_000
-"""Events that are told while the clock runs."""
+"""Events that arrive while the clock runs."""
 BASE = Workload(replicas=3, payload_bytes=100, seed=7)
 LIVE = 10_000
 
@@ -70,10 +70,10 @@ MOST = {"probes": 4, "visits": 1.6, "heap_operations": 10}
 
 def streams(workload: Workload) -> Iterator[Step]:
     """Steps of a workload, decoded piece by piece: five million events need the memory."""
-    told = [workload.present(number) for number in range(workload.replicas)]
-    for at in range(0, max(map(len, told)), RUN):
+    presented = [workload.present(number) for number in range(workload.replicas)]
+    for at in range(0, max(map(len, presented)), RUN):
         arrivals = []
-        for number, one in enumerate(told):
+        for number, one in enumerate(presented):
             if at < len(one):
                 table = workload.part(one, slice(at, at + RUN))
                 batch = decode(table, workload.schema).batch

@@ -42,11 +42,13 @@ def merge_all(workload: Workload, some: list[Step], case: MergeCase | None = Non
 
 def refer(some: list[Step]) -> float:
     """Elements per second of the element-by-element form."""
-    told = [(arrival.input, to_elements(arrival.batch)) for step in some for arrival in step]
+    presented = [
+        (arrival.input, to_elements(arrival.batch)) for step in some for arrival in step
+    ]
 
     def turn() -> None:
         merge = MergeR3()
-        for replica, elements in told:
+        for replica, elements in presented:
             for element in elements:
                 merge.push(replica, element)
 

@@ -37,7 +37,7 @@ WARM = 60
 MEASURED = 41
 
 _SETTINGS = {
-    # Queries that wait for their turn say nothing; keys are evicted in triggers with rows.
+    # Queries that wait for their turn report nothing; keys are evicted in triggers with rows.
     "spark.sql.streaming.noDataProgressEventInterval": "3600000",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
@@ -70,7 +70,7 @@ def run(make: Callable[[Path], list[Side]]) -> Raced:
             side.query.stop()
             side.check()
         spark.stop()
-    counted = {name: told[WARM:] for name, told in found.items()}
+    counted = {name: turns[WARM:] for name, turns in found.items()}
     return Raced(counted, compiling(found, every=10))
 
 
@@ -115,7 +115,7 @@ def _part(feed: Feed, raced: Raced) -> Part:
         "rows_per_trigger": feed.rows_per_trigger,
         "payload_bytes": feed.payload,
         "compiled_ms": raced.compiled_ms,
-        "sides": {name: summary(told) for name, told in raced.turns.items()},
+        "sides": {name: summary(turns) for name, turns in raced.turns.items()},
     }
 
 

@@ -6,7 +6,7 @@
 PyFlink wants an environment of its own, and a Java 11 or newer.  Writes
 benchmarks/results/windows_flink.json.
 
-The profile says: a watermark after each record.  Flink's SQL does just that if the interval of
+The profile has a watermark after each record.  Flink's SQL does just that if the interval of
 watermarks is 0, and its windows have no allowed lateness; so `delay` and late tuples are
 checked here, `lateness` is not (PyFlink's own windows have it, but only periodic watermarks).
 """
@@ -26,7 +26,7 @@ try:
     from pyflink.datastream import StreamExecutionEnvironment
     from pyflink.table import Schema, StreamTableEnvironment
 except ImportError as error:
-    sys.exit(f"no PyFlink here ({error}); the first lines of this file say how to get it")
+    sys.exit(f"no PyFlink here ({error}); see the first lines of this file")
 
 Input = list[tuple[int, int]]
 SECOND = 1000

@@ -1,6 +1,6 @@
 """Settings for all tests, and one Spark for all of a run.
 
-`ANABRANCH_PROFILE` says how hard Hypothesis tries: `fast` (default, for work at the keyboard),
+`ANABRANCH_PROFILE` sets how hard Hypothesis tries: `fast` (default, for work at the keyboard),
 `ci` or `deep`.  Spark is started by our own session(): local, few partitions;
 `ANABRANCH_SPARK=connect` gives a session of Spark Connect instead, with the same tests.
 """

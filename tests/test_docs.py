@@ -1,4 +1,4 @@
-"""What the pages say is true: blocks run, named files and tests exist, options are real."""
+"""The pages are true: blocks run, named files and tests exist, options are real."""
 
 import ast
 import contextlib

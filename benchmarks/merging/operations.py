@@ -86,9 +86,9 @@ def per_element(
     )
     merge, elements = Counted(name, workload), 0
     before = merge.counts()
-    told = list(steps(workload, run))
-    warm = max(0, len(told) - measured // run)
-    for number, arrivals in enumerate(told[:-1]):
+    presented = list(steps(workload, run))
+    warm = max(0, len(presented) - measured // run)
+    for number, arrivals in enumerate(presented[:-1]):
         if number == warm:
             before, elements = dict(merge.counts()), 0
         merge.step(arrivals)

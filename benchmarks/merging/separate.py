@@ -34,7 +34,7 @@ from anabranch.batch.store import grown
 from anabranch.operators.contract import Arrival
 
 ABSENT: Final = int(NEVER_UNITS)
-"""Not in this index; the start itself says that the event was removed."""
+"""Not in this index; the start itself marks that the event was removed."""
 
 _ROOM: Final = 1024
 _ID_BYTES: Final = 2 * 8 + 8 + 2 * 8 + 8
@@ -143,7 +143,7 @@ class SeparateResult:
 def step(state: SeparateState, arrivals: Sequence[Arrival]) -> SeparateResult:
     """Take what arrived, change the state, and return the net change of the output."""
     before = state.output.end.copy()
-    refused = sum(_hear(state, arrival) for arrival in arrivals)
+    refused = sum(_enter(state, arrival) for arrival in arrivals)
     leader = max(state.sources.values(), key=lambda one: one.frontier, default=None)
     if leader is None or leader.frontier <= state.frontier:
         return SeparateResult(_net_change(state, before, stables=0), refused)
@@ -154,8 +154,8 @@ def step(state: SeparateState, arrivals: Sequence[Arrival]) -> SeparateResult:
     return SeparateResult(output, refused)
 
 
-def _hear(state: SeparateState, arrival: Arrival) -> int:
-    """Enter what a replica says in its index, and bring what is new to the output."""
+def _enter(state: SeparateState, arrival: Arrival) -> int:
+    """Enter the elements of a replica in its index, and bring what is new to the output."""
     source = state.sources.get(arrival.input)
     if source is None:
         source = state.sources[arrival.input] = Source(Index(state.schema.payload))
@@ -171,16 +171,16 @@ def _hear(state: SeparateState, arrival: Arrival) -> int:
     seq = np.empty(0, np.int64) if batch.seq is None else batch.seq
     times = frozen(batch.start), frozen(batch.end), frozen(batch.old_end)
     found = frozen(seq), frozen(ids), frozen(is_open)
-    hear(frozen(batch.kind), *times, *found, source.index.end, control)
+    enter(frozen(batch.kind), *times, *found, source.index.end, control)
     source.frontier, source.last_seq = int(control[0]), int(control[1])
-    said = source.index.end[here]
-    new = is_open[data] & (said > start) & (state.output.end[there] == ABSENT)
-    state.output.end[there[new]] = said[new]
+    ends = source.index.end[here]
+    new = is_open[data] & (ends > start) & (state.output.end[there] == ABSENT)
+    state.output.end[there[new]] = ends[new]
     return int(control[2])
 
 
 @kernel
-def hear(
+def enter(
     kind: Any,
     start: Any,
     end: Any,
@@ -222,12 +222,12 @@ def _reconcile(state: SeparateState, leader: Source) -> None:
     start, shown = output.interner.start[rows], output.end[rows]
     state.visits += len(rows)
     here = leader.index.find(start, output.interner.take(rows))
-    said = leader.index.end[here]
-    end = np.maximum(said, state.frontier)
+    ends = leader.index.end[here]
+    end = np.maximum(ends, state.frontier)
     agreed = np.where(np.minimum(end, shown) >= time, shown, end)
     # What the leader does not have goes, unless it was promised (erratum L4).
     denied = np.where(start >= state.frontier, ABSENT, shown)
-    output.end[rows] = np.where(said > start, agreed, denied)
+    output.end[rows] = np.where(ends > start, agreed, denied)
 
 
 def _net_change(state: SeparateState, before: Ints, *, stables: int) -> Batch:

@@ -1,7 +1,7 @@
 """How long Java has compiled so far: whether a query is warm is seen by that, not guessed.
 
 Java goes on compiling for many triggers, on the cores that a trigger works on.  Its compilers
-are threads of their own, and Linux says of every thread how long it ran.
+are threads of their own, and Linux reports of every thread how long it ran.
 """
 
 import os

@@ -1,12 +1,12 @@
 """Three replicas of one stream as Parquet files, one file of each replica per turn.
 
-The replicas say the same in different orders, and two lag: a tenth and a fifth of a turn
+The replicas have the same events in different orders, and two lag a tenth and a fifth of a turn
 behind the first, so that some copies of an event come a trigger later.  Every file ends with a
-stable: what a replica has said completely.  All is made before a clock runs.
+stable: the time before which a replica is complete.  All is made before a clock runs.
 
 An event starts a millisecond after the one before it and lives as long as `live` of them, so
 that this many are alive; with `revisions`, that share of the elements are adjusts which shorten
-an event that was told half a turn ago.
+an event that was inserted half a turn ago.
 """
 
 import os
@@ -48,10 +48,10 @@ class Feed:
         return self.rows * len(NAMES)
 
     def rows_until(self, turn: int) -> int:
-        """How many rows the three replicas have said when a turn is over, stables too."""
+        """How many rows the three replicas have written after a turn, stables too."""
         lags = [number * self.rows // 10 for number in range(len(NAMES))]
-        told = sum((min(turn, self.turns - 1) + 1) * self.rows - lag for lag in lags)
-        return told + (turn + 1) * len(NAMES)
+        presented = sum((min(turn, self.turns - 1) + 1) * self.rows - lag for lag in lags)
+        return presented + (turn + 1) * len(NAMES)
 
     def truth(self) -> pa.Table:
         """The events that all of it stands for."""
@@ -71,7 +71,7 @@ class Feed:
             (folder / name).mkdir(parents=True)
             order = self._order(len(kind), number)
             start = start_of(event[order])
-            # What is not told yet: the least start of all inserts that follow.
+            # What is not written yet: the least start of all inserts that follow.
             coming = np.where(kind[order] == _INSERT, start, np.iinfo(np.int64).max)
             least = np.minimum.accumulate(coming[::-1])[::-1]
             lag = number * self.rows // 10
@@ -139,11 +139,11 @@ class Feed:
             "old_end": pa.array(self._end(event), mask=~adjust),
             "seq": pa.array(np.arange(first, first + len(kind)) * 2),
         }
-        told = pa.table(columns)
+        presented = pa.table(columns)
         for name in payload.column_names:
-            told = told.append_column(name, payload[name].take(pa.array(event)))
+            presented = presented.append_column(name, payload[name].take(pa.array(event)))
         return pa.concat_tables(
-            [told, _stable(told.schema, stable, 2 * (first + len(kind)) - 1)]
+            [presented, _stable(presented.schema, stable, 2 * (first + len(kind)) - 1)]
         )
 
 

@@ -2,7 +2,7 @@
 
 A turn is one trigger of one side.  All sides run in one session and stay warm between their
 turns; while one works, the others wait for files.  The time of a trigger is what Spark's
-progress says (`triggerExecution`): finding the files, planning, the work, all commits.
+progress reports (`triggerExecution`): finding the files, planning, the work, all commits.
 """
 
 import time
@@ -116,7 +116,7 @@ def ratios(over: Sequence[Turn], under: Sequence[Turn]) -> dict[str, float]:
 
 
 def compiling(found: dict[str, list[Turn]], every: int) -> list[int]:
-    """Milliseconds that Java compiled in a turn of all sides: the median of so many turns."""
+    """Milliseconds that Java compiled in a turn of all sides: the median of the turns."""
     by_turn = zip(*found.values(), strict=True)
     turns = [sum(one["compiled_ms"] for one in sides) for sides in by_turn]
     return [round(median(turns[at : at + every])) for at in range(0, len(turns), every)]

@@ -116,7 +116,7 @@ class Merge(Side):
         names = [name for name in truth.column_names if name != "end"]
         _require_equal(inserts.select(names), truth.select(names), self.name)
         ends = inserts["end"].to_numpy().copy()
-        # The start says which event it is; of several adjusts the last one counts.
+        # The start identifies the event; of several adjusts the last one counts.
         ends[(changed["start"].to_numpy() - ORIGIN) // UNIT] = changed["end"].to_numpy()
         assert (ends == truth["end"].to_numpy()).all(), f"{self.name}: other ends"
 

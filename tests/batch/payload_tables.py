@@ -1,6 +1,6 @@
-"""Random payload tables in random physical forms, and what Spark's groupBy says about them.
+"""Random payload tables in random physical forms, and which rows Spark's groupBy joins.
 
-A `Drawn` has the rows as plain Python values, from which the model `key` says which rows are
+A `Drawn` has the rows as plain Python values, from which the model `key` decides which rows are
 equal without asking Arrow; and a table with the same values in some physical form.
 """
 

@@ -82,7 +82,7 @@ def test_a_search_goes_on_behind_a_name_that_did_not_satisfy():
     assert table.index.probes > 0
 
 
-def test_names_with_one_place_and_one_tag_are_told_apart():
+def test_names_with_one_place_and_one_tag_are_distinguished():
     table = Table(base=0)
     names = [(0, 0, 1), (0, 0, 65), (0, 5, 1)]
     assert table.search(names, may_add=True)[0] == [0, 1, 2]

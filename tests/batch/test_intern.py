@@ -51,7 +51,7 @@ def _race(drawn: Drawn, starts: list[int], hash_few: intern.HashPayload | None) 
 
 
 def _assert_same_bits(table: pa.Table, drawn: Drawn, rows: list[int]) -> None:
-    """The first seen forms: a float keeps its sign and is told by its text."""
+    """The first seen forms: a float keeps its sign and is compared by its text."""
     table.validate(full=True)
     for name, column in zip(table.column_names, drawn.columns, strict=True):
         kind = table.schema.field(name).type

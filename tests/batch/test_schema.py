@@ -45,7 +45,7 @@ def test_columns_without_values_have_any_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         (TIMES, "no column 'kind'"),
         ({"kind": pa.string()}, "no column 'start' and no column 'end'"),
@@ -65,8 +65,8 @@ def test_columns_without_values_have_any_type() -> None:
         ({**LEAST, "a": pa.dense_union([pa.field("b", pa.int8())])}, "Spark has no unions"),
     ],
 )
-def test_what_does_not_fit_is_named(columns: dict[str, pa.DataType], said: str) -> None:
-    with pytest.raises(SchemaError, match=said) as caught:
+def test_what_does_not_fit_is_named(columns: dict[str, pa.DataType], message: str) -> None:
+    with pytest.raises(SchemaError, match=message) as caught:
         _of(columns)
     assert str(caught.value).startswith("x.parquet: ")
 

@@ -121,7 +121,7 @@ def truth(tmp_path):
     return write_truth(tmp_path / "truth", model.History.of(STREAM))
 
 
-def test_a_good_stream_is_told_in_numbers(tmp_path, truth):
+def test_a_good_stream_is_reported_in_numbers(tmp_path, truth):
     verdict = check(write(tmp_path / "in", STREAM), truth)
     assert verdict.ok
     (stream,) = verdict.a.streams
@@ -195,7 +195,7 @@ def test_a_changed_end_reads_as_one_line_and_the_rest_is_counted(tmp_path):
     assert lines == [(DIFFERENT_END, "p", 1, 5, 6), (DIFFERENT_END, "q", 2, 3, 9)]
 
 
-def test_below_the_frontier_open_ends_are_not_told_apart(tmp_path):
+def test_below_the_frontier_open_ends_are_not_distinguished(tmp_path):
     a = parse("insert p 1..9; insert q 2..3; insert s 7..8; stable 5")
     b = parse("insert p 1..7; insert q 2..4; stable 6")
     folders = write(tmp_path / "a", a), write(tmp_path / "b", b)

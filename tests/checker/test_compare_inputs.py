@@ -111,7 +111,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_unusual_payloads_are_told_apart_by_value(tmp_path, what):
+def test_unusual_payloads_are_distinguished_by_value(tmp_path, what):
     kind, values = UNUSUAL[what]
     rows = [{"kind": "insert", "start": 1, "end": 5, "v": value} for value in values]
     a = parquet(tmp_path / "a", rows, v=kind)
@@ -149,7 +149,7 @@ def test_columns_in_another_order_and_width_are_the_same(tmp_path):
     assert check(a, b).ok
 
 
-def test_seq_orders_a_stream_whatever_the_files_say(tmp_path):
+def test_seq_orders_a_stream_whatever_the_order_of_files(tmp_path):
     for name, row in zip("dcba", ROWS, strict=True):
         parquet(tmp_path / "a", [{"old_end": None, **row}], name=name)
     assert check(tmp_path / "a").ok

@@ -1,4 +1,4 @@
-"""What the files of an inbox show of properties: what the model says, and the first place."""
+"""What the files of an inbox show of properties: as the model does, and the first place."""
 
 import json
 import tempfile
@@ -192,8 +192,8 @@ def test_declarations_are_read_from_the_notes(tmp_path):
     write(tmp_path, "west", parse("insert a 1..2"))
     write(tmp_path, "gone", parse("insert b 1..2; insert a 0..2"))
     (tmp_path / "gone" / "_detached").touch()
-    told = declared(look(tmp_path))
-    assert told == {"east": StreamProperties(keyed=True), "north": None, "west": None}
+    shown = declared(look(tmp_path))
+    assert shown == {"east": StreamProperties(keyed=True), "north": None, "west": None}
     assert sorted(seen(tmp_path)) == ["east", "north", "west"]
 
 

@@ -103,7 +103,7 @@ def test_the_table_shows_who_leads_is_silent_joins_has_ended_and_has_left() -> N
     assert standings()["east"] == ["7", "0", "leader,", "silent", "30", "s"]
 
 
-def test_without_a_trigger_the_clock_alone_tells_who_is_silent() -> None:
+def test_without_a_trigger_the_clock_alone_shows_who_is_silent() -> None:
     console, clock, totals = Console(file=io.StringIO(), width=120), Clock(), Totals()
     watch = Watch(console, TimeType.BIGINT, Quiet(30, clock))
     watch.tick()
@@ -115,13 +115,13 @@ def test_without_a_trigger_the_clock_alone_tells_who_is_silent() -> None:
             watch.tick()
         totals.add([record(5)], 1, at=clock())
         show_totals(totals)
-    said = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert said[1] == "east is silent: no row for 30 seconds"
-    assert said[2].startswith("trigger 2: 10 rows in")
-    assert said[3:] == ["east is no longer silent"]
+    logged = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert logged[1] == "east is silent: no row for 30 seconds"
+    assert logged[2].startswith("trigger 2: 10 rows in")
+    assert logged[3:] == ["east is no longer silent"]
 
 
-def test_an_alarm_and_a_stretch_are_said_in_words() -> None:
+def test_an_alarm_and_a_stretch_are_shown_in_words() -> None:
     totals = Totals()
     totals.add([record(5, alarm=["west", 9], stretches=[[2, 9, "north"]])], 0)
     alarm, stretch = map(str, trouble_lines(totals, TimeType.BIGINT))
@@ -132,7 +132,7 @@ def test_an_alarm_and_a_stretch_are_said_in_words() -> None:
     assert "'west' has declared no guarantee" in str(trouble_lines(totals, TimeType.BIGINT)[0])
 
 
-def test_the_log_says_once_what_begins_and_again_that_no_stable_comes(
+def test_the_log_reports_once_what_begins_and_again_that_no_stable_comes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     totals, warner = Totals(), Warner(TimeType.BIGINT)
@@ -140,10 +140,10 @@ def test_the_log_says_once_what_begins_and_again_that_no_stable_comes(
         alarm = ["west", 9] if 2 <= trigger < 5 or trigger == 7 else None
         totals.add([record(5, alarm=alarm, frontier=None)], trigger)
         warner.warn(totals)
-    said = [one.getMessage() for one in caplog.records]
-    assert sum("only joining replicas remain" in one for one in said) == 2
-    assert [one for one in said if one.startswith("no stable in 10 triggers: 2 events")]
-    assert len(said) == 3
+    logged = [one.getMessage() for one in caplog.records]
+    assert sum("only joining replicas remain" in one for one in logged) == 2
+    assert [one for one in logged if one.startswith("no stable in 10 triggers: 2 events")]
+    assert len(logged) == 3
 
 
 def test_times_are_shown_as_people_read_them() -> None:

@@ -1,4 +1,4 @@
-"""Cleaning lists first, removes only when told, and keeps what a running process uses."""
+"""Cleaning lists first, removes only on request, and keeps what a running process uses."""
 
 import errno
 import json
@@ -37,7 +37,7 @@ def littered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]
         "temporary": temporary / f"anabranch-demo-{GONE}-ab12" / "file",
         "own temporary": temporary / f"anabranch-demo-{os.getpid()}-cd34" / "file",
         "young": temporary / "anabranch-demo-x1y2" / "file",
-        "foreign": temporary / "somebody" / "file",
+        "foreign": temporary / "another_user" / "file",
     }
     for path in paths.values():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,20 +59,20 @@ def test_nothing_goes_without_yes(littered: dict[str, Path]) -> None:
 
 
 def test_yes_removes_exactly_what_was_listed(littered: dict[str, Path]) -> None:
-    told = json.loads(invoke("--json"))
-    assert told["removed"] is False
-    assert [(row["kind"], row["bytes"]) for row in told["leftovers"]] == [
+    answer = json.loads(invoke("--json"))
+    assert answer["removed"] is False
+    assert [(row["kind"], row["bytes"]) for row in answer["leftovers"]] == [
         ("java home", 5),
         ("spark log", 5),
         ("temporary", 5),
     ]
-    assert json.loads(invoke("--yes", "--json")) == {**told, "removed": True}
+    assert json.loads(invoke("--yes", "--json")) == {**answer, "removed": True}
     left = {name for name, path in littered.items() if path.exists()}
     assert left == {"own log", "own temporary", "young", "foreign"}
     assert "nothing was left behind" in invoke()
 
 
-def test_what_does_not_say_whose_it_is_goes_when_it_is_old(littered: dict[str, Path]) -> None:
+def test_what_does_not_name_its_owner_goes_when_it_is_old(littered: dict[str, Path]) -> None:
     young = littered["young"].parent
     assert str(young) not in invoke()
     os.utime(young, (0, 0))
@@ -106,8 +106,8 @@ def test_old_files_of_an_output_go_by_command_alone(tmp_path: Path) -> None:
     first, second = sorted(sink.place.iterdir())
     os.utime(first, (1, 1))
     asked = ("--output", str(output), "--checkpoint", str(checkpoint), "--older", "7 days")
-    told = json.loads(invoke(*asked, "--json"))
-    assert [row["path"] for row in told["leftovers"]] == [str(first)]
+    answer = json.loads(invoke(*asked, "--json"))
+    assert [row["path"] for row in answer["leftovers"]] == [str(first)]
     assert first.exists()
     moved = invoke(*asked, "--archive", str(tmp_path / "old"), "--yes")
     assert moved.endswith(f"moved to {tmp_path / 'old'}\n")

@@ -1,4 +1,4 @@
-"""Settings: who wins, what is refused, and that `config` says where each comes from."""
+"""Settings: who wins, what is refused, and that `config` shows where each comes from."""
 
 import json
 import logging
@@ -103,6 +103,6 @@ def test_the_command_shows_every_setting(
     monkeypatch.setenv("ANABRANCH_LANES", "7")
     shown = CliRunner().invoke(command, [], catch_exceptions=False).stdout
     assert all(key.name in shown for key in KEYS)
-    told = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).stdout)
-    assert told["settings"]["lanes"] == {"value": 7, "origin": "environment ANABRANCH_LANES"}
-    assert set(told["settings"]) == {key.name for key in KEYS}
+    answer = json.loads(CliRunner().invoke(command, ["--json"], catch_exceptions=False).stdout)
+    assert answer["settings"]["lanes"] == {"value": 7, "origin": "environment ANABRANCH_LANES"}
+    assert set(answer["settings"]) == {key.name for key in KEYS}

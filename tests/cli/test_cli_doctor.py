@@ -25,8 +25,8 @@ def test_this_machine_is_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     code, shown = invoke()
     assert code == 0, shown
     assert "ok   java" in shown
-    code, told = invoke("--json")
-    report = json.loads(told)
+    code, answer = invoke("--json")
+    report = json.loads(answer)
     assert (code, report["ok"]) == (0, True)
     names = [finding["name"] for finding in report["findings"]]
     assert names[:2] == ["python", "java"]
@@ -73,14 +73,14 @@ def test_only_pythons_that_were_run_are_fit(running: tuple[int, ...], status: st
 
 
 @pytest.mark.parametrize(("gibibytes", "status"), [(8, "ok"), (3, "warn"), (1, "fail")])
-def test_little_memory_is_told(gibibytes: int, status: str) -> None:
+def test_little_memory_is_reported(gibibytes: int, status: str) -> None:
     finding = doctor.look_at_memory(gibibytes * host.GIB)
     assert finding.status == status
     assert bool(finding.remedy) is (status != "ok")
 
 
 @pytest.mark.parametrize(("free", "status"), [(9 * host.GIB, "ok"), (1000, "warn")])
-def test_a_full_disk_is_told(free: int, status: str) -> None:
+def test_a_full_disk_is_reported(free: int, status: str) -> None:
     finding = doctor.look_at_disk(settings.load(), lambda _: Usage(0, 0, free))
     assert finding.status == status
 

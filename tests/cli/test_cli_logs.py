@@ -21,11 +21,11 @@ def put_back() -> Iterator[None]:
     ("verbosity", "seen"),
     [(0, ["w"]), (1, ["i", "w"]), (2, ["d", "i", "w"]), (9, ["d", "i", "w"])],
 )
-def test_each_v_says_more_on_stderr(
+def test_each_v_prints_more_on_stderr(
     capsys: pytest.CaptureFixture[str], verbosity: int, seen: list[str]
 ) -> None:
     configure(verbosity)
-    configure(verbosity)  # twice must not say it twice
+    configure(verbosity)  # twice must not print it twice
     logger = logging.getLogger("anabranch.some.module")
     logger.debug("d")
     logger.info("i")

@@ -62,13 +62,13 @@ def test_engines_that_agree_are_a_yes() -> None:
 
 def test_compare_as_json() -> None:
     ran = windows("compare", *QUERY, *THREE, "--json")
-    told = json.loads(ran.output)
+    answer = json.loads(ran.output)
     assert ran.exit_code == 1
-    assert told["equal"] is False
-    assert told["classes"] == [["stream", "coral8"], ["streambase"]]
-    values = [[one["value"] for one in p["results"]] for p in told["predictions"]]
+    assert answer["equal"] is False
+    assert answer["classes"] == [["stream", "coral8"], ["streambase"]]
+    values = [[one["value"] for one in p["results"]] for p in answer["predictions"]]
     assert values == [[10, 15, 20, 30], [10, 15, 20, 30], [10, 15, 15, 15, 15, 20, 30]]
-    assert told["times"] == "integer"
+    assert answer["times"] == "integer"
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -99,21 +99,21 @@ def test_a_large_timeline_is_drawn_only_if_asked(tmp_path: Path) -> None:
     assert "more windows not drawn" in windows(*words, "--timeline").output
 
 
-def test_explain_says_why_stream_is_silent() -> None:
+def test_explain_shows_why_stream_is_silent() -> None:
     ran = windows("explain", *QUERY, "--engine", "stream")
     assert ran.exit_code == 0
     assert "32: silent" in ran.output
     assert "content change no" in ran.output
-    told = json.loads(windows("explain", *QUERY, "--engine", "stream", "--json").output)
-    assert len(told["explanations"]) == 1
+    answer = json.loads(windows("explain", *QUERY, "--engine", "stream", "--json").output)
+    assert len(answer["explanations"]) == 1
 
 
 def test_timestamps_with_durations(trades: str) -> None:
     query = ["--input", trades, "--time", "ts", "--value", "price", "--agg", "max"]
     query += ["--size", "4 minutes", "--engine", "spark-append,delay=1 minute"]
-    told = json.loads(windows("predict", *query, "--json").output)
-    assert told["times"] == "timestamp"
-    (found,) = told["predictions"]
+    answer = json.loads(windows("predict", *query, "--json").output)
+    assert answer["times"] == "timestamp"
+    (found,) = answer["predictions"]
     assert (found["engine"], found["size"]) == ("spark-append, delay=1 minute", "4 minutes")
     (result,) = found["results"]
     assert (result["value"], result["start"]) == (11, "2026-01-31T09:00:00Z")
@@ -138,10 +138,10 @@ def test_batches_and_arrivals(tmp_path: Path) -> None:
     one = json.loads(windows("predict", *query).output)
     two = json.loads(windows("predict", *query, "--batch", "b").output)
     assert one["predictions"] != two["predictions"]
-    told = windows("predict", *query, "--by", "arrival", "--arrived", "a").output
-    assert json.loads(told)["predictions"][0]["by"] == "arrival"
-    told = windows("predict", *query, "--by", "rows").output
-    assert [r["content"] for r in json.loads(told)["predictions"][0]["results"]]
+    answer = windows("predict", *query, "--by", "arrival", "--arrived", "a").output
+    assert json.loads(answer)["predictions"][0]["by"] == "arrival"
+    answer = windows("predict", *query, "--by", "rows").output
+    assert [r["content"] for r in json.loads(answer)["predictions"][0]["results"]]
 
 
 def test_two_settings_of_one_engine_have_names_of_their_own(tmp_path: Path) -> None:
@@ -173,9 +173,9 @@ def test_both_pictures_and_json_at_once(tmp_path: Path) -> None:
 
 def test_engines_are_listed_with_their_sources() -> None:
     assert all(f"{name}: " in windows("engines").output for name in ENGINES)
-    told = json.loads(windows("engines", "flink", "--json").output)
-    assert [one["name"] for one in told["engines"]] == ["flink"]
-    assert told["engines"][0]["sources"]
+    answer = json.loads(windows("engines", "flink", "--json").output)
+    assert [one["name"] for one in answer["engines"]] == ["flink"]
+    assert answer["engines"][0]["sources"]
     assert "EventTimeTrigger" in windows("engines", "flink").output
 
 

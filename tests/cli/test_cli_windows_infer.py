@@ -1,4 +1,4 @@
-"""`anabranch windows infer`: asks a real program, says what fits, and fails in words."""
+"""`anabranch windows infer`: asks a real program, reports what fits, and fails in words."""
 
 import json
 import shlex
@@ -40,14 +40,14 @@ def infer(tmp_path: Path, program: str, *words: str) -> Result:
 def test_a_program_is_found_out(tmp_path: Path) -> None:
     ran = infer(tmp_path, GRID, "--no-late", "--probes", "40", "--json")
     assert ran.exit_code == 0, ran.output
-    told = json.loads(ran.output)
-    found = {one["name"]: one["values"] for one in told["parameters"]}
+    answer = json.loads(ran.output)
+    found = {one["name"]: one["values"] for one in answer["parameters"]}
     assert found["report.window_close"] == [True]
     assert found["start.anchor"] == ["grid"]
     assert found["start.offset"] == [0]
-    assert "flink" in told["like"]
-    assert "kafka-streams" not in told["like"]
-    tried = {one["name"]: one["tried"] for one in told["parameters"]}
+    assert "flink" in answer["like"]
+    assert "kafka-streams" not in answer["like"]
+    tried = {one["name"]: one["tried"] for one in answer["parameters"]}
     assert tried["start.offset"] == [0, 1, 2]
 
 
@@ -66,8 +66,8 @@ with open(__file__ + ".runs", "a") as runs:
     print([int(runs.tell() == 2)])
 """
     ran = infer(tmp_path, program, "--probes", "2", "--repeats", "1", "--json")
-    (told,) = json.loads(ran.output)["disagreements"]
-    assert len(told["answers"]) > 1
+    (answer,) = json.loads(ran.output)["disagreements"]
+    assert len(answer["answers"]) > 1
     assert all(one["seen"] != "settled" for one in json.loads(ran.output)["parameters"])
 
 
@@ -139,8 +139,8 @@ def record(folder: Path, tuples: str, results: str) -> None:
 
 
 def recorded(folder: Path, *words: str) -> Result:
-    told = [word.format(folder=folder) for word in (*RECORDED, *words)]
-    return CliRunner().invoke(cli, ["windows", "infer", *told])
+    answer = [word.format(folder=folder) for word in (*RECORDED, *words)]
+    return CliRunner().invoke(cli, ["windows", "infer", *answer])
 
 
 def test_a_recorded_run_is_explained_without_running_anything(tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_a_recorded_run_is_explained_without_running_anything(tmp_path: Path) ->
     assert ran.exit_code == 0, ran.output
     assert "fit, after 1 recording\nlike spark-update\n" in ran.output
     assert "to narrow it down, run and record: size" in ran.output
-    told = json.loads(recorded(tmp_path, "--batch", "batch", "--json").output)
-    assert told["like"] == ["spark-update"]
-    assert told["input"] == str(tmp_path / "tuples.csv")
-    assert len(told["alike"]) == told["engines"]
+    answer = json.loads(recorded(tmp_path, "--batch", "batch", "--json").output)
+    assert answer["like"] == ["spark-update"]
+    assert answer["input"] == str(tmp_path / "tuples.csv")
+    assert len(answer["alike"]) == answer["engines"]
 
 
 def arrivals(text: str) -> list[Arrival]:
@@ -182,8 +182,8 @@ def test_a_recorded_run_with_timestamps_finds_the_delay_that_is_named(tmp_path: 
     (tmp_path / "results.csv").write_text("\n".join(["value", *map(str, shown)]))
     ran = recorded(tmp_path, *lengths, *words)
     assert ran.exit_code == 0, ran.output
-    told = "progress.delay: 10 seconds or 0 (narrowed; tried -, 0, 10 seconds)"
-    assert told in ran.output
+    answer = "progress.delay: 10 seconds or 0 (narrowed; tried -, 0, 10 seconds)"
+    assert answer in ran.output
 
 
 def test_the_tuples_of_a_file_are_one_more_probe(tmp_path: Path) -> None:
@@ -224,8 +224,8 @@ def test_a_recording_that_cannot_be_meant(
     (tmp_path / "times.csv").write_text("value,start\n1,2026-01-01\n")
     (tmp_path / "words.csv").write_text("value\nx\n")
     (tmp_path / "clock.csv").write_text("time,price\n2026-01-01,1\n")
-    told = [word.format(folder=tmp_path) for word in words]
-    ran = CliRunner().invoke(cli, ["windows", "infer", *told])
+    answer = [word.format(folder=tmp_path) for word in words]
+    ran = CliRunner().invoke(cli, ["windows", "infer", *answer])
     assert isinstance(ran.exception, AnabranchError), ran.output
     assert ran.exception.exit_code == 2
     assert expected in str(ran.exception)
@@ -239,6 +239,6 @@ def test_the_recorded_example_is_like_streambase_and_not_like_stream() -> None:
         "--results", str(folder / "windows_example2_results.csv"), "--json",
     ]  # fmt: skip
     ran = CliRunner().invoke(cli, ["windows", "infer", *words])
-    told = json.loads(ran.output)
-    assert "streambase" in told["like"]
-    assert not {"stream", "coral8"} & set(told["like"])
+    answer = json.loads(ran.output)
+    assert "streambase" in answer["like"]
+    assert not {"stream", "coral8"} & set(answer["like"])

@@ -137,7 +137,7 @@ def test_a_byte_order_mark_and_spaces_are_no_problem(tmp_path: Path) -> None:
     assert ran.output == "flink: (10)\n"
 
 
-def test_the_program_says_it_in_one_line_and_exits_2(tmp_path: Path) -> None:
+def test_the_program_reports_it_in_one_line_and_exits_2(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "anabranch", "windows", "predict", "--input",
          str(tmp_path / "no.csv"), "--size", "2", "--engine", "flink"],

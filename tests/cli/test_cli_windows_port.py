@@ -26,26 +26,26 @@ def test_where_nothing_is_the_same_the_answer_is_no_and_shown() -> None:
     words = ("translate", "--from", "stream", "--to", "streambase", "--size", "5")
     ran = windows(*words, "--slide", "1", "--json")
     assert ran.exit_code == 1, ran.output
-    told = json.loads(ran.output)
-    assert told["same"] == []
-    assert all(one["tuples"] and one["got"] != one["wanted"] for one in told["differ"])
+    answer = json.loads(ran.output)
+    assert answer["same"] == []
+    assert all(one["tuples"] and one["got"] != one["wanted"] for one in answer["differ"])
 
 
 def test_properties_of_the_input_reach_the_search() -> None:
     words = ("translate", "--from", "stream", "--to", "coral8", "--size", "2", "--slide", "1")
-    told = [json.loads(windows(*words, "--json", *more).output)["streams"] for more in (
+    answer = [json.loads(windows(*words, "--json", *more).output)["streams"] for more in (
         (), ("--no-gaps",), ("--no-simultaneous",), ("--batches", "any"),
     )]  # fmt: skip
-    assert len(set(told)) == 4, "each asks about other streams"
+    assert len(set(answer)) == 4, "each asks about other streams"
 
 
 def test_choose_names_those_that_fit_and_why_others_do_not() -> None:
     words = ("choose", "--need", "no-repeats", "--need", "soon", "--json")
     ran = windows(*words, "--engine", "stream", "--engine", "coral8")
     assert ran.exit_code == 0, ran.output
-    told = json.loads(ran.output)
-    assert told["fits"] == ["coral8"]
-    assert [one["engine"] for one in told["lacks"]] == ["stream"]
+    answer = json.loads(ran.output)
+    assert answer["fits"] == ["coral8"]
+    assert [one["engine"] for one in answer["lacks"]] == ["stream"]
     assert windows(*words, "--engine", "stream").exit_code == 1
 
 

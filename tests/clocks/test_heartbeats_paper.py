@@ -244,9 +244,9 @@ def test_section_5_2_groups_of_named_sources():
     group_of = {"a": "g", "b": "g", "c": "h"}
     hat = grouped(bounds, group_of)
     assert hat.sources == ("g", "h")
-    assert hat.pairs[0][0] == (Pair(3, 4),), "b says of a only after 3"
+    assert hat.pairs[0][0] == (Pair(3, 4),), "b bounds a only after 3"
     assert hat.pairs[0][1] == (Pair(2, 0),)
-    assert hat.pairs[1][0] == (), "c says nothing of a and b"
+    assert hat.pairs[1][0] == (), "c bounds neither a nor b"
     assert hat.latency == (5, 0)
     rows = group_rules(bounds, group_of).rows
     assert rows["a"][0] == (Pair(5, 4),), "D11: the latency of each member in its own wait"

@@ -25,7 +25,7 @@ def elements(workload: Workload, replica: int) -> list[Element]:
     return to_elements(decoded.batch)
 
 
-def told(workload: Workload, *, replica: int | None = None) -> History:
+def presented(workload: Workload, *, replica: int | None = None) -> History:
     table = workload.history(replica=replica)
     if workload.time is TimeType.TIMESTAMP:
         table = table.set_column(0, "start", table["start"].cast("int64"))
@@ -69,15 +69,15 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 @settings(deadline=None, max_examples=150)
 @given(workloads())
-def test_each_replica_is_valid_and_tells_the_truth(workload: Workload) -> None:
+def test_each_replica_is_valid_and_has_the_true_history(workload: Workload) -> None:
     for replica in range(workload.replicas):
         stream = elements(workload, replica)
         # A violation stays one however the stream goes on: none in all is none in a prefix.
         replayed = replay(stream)
         assert replayed.violations == ()
-        assert replayed.history == told(workload, replica=replica)
+        assert replayed.history == presented(workload, replica=replica)
         assert (replayed.frontier == FOREVER) == (not workload.open)
-    assert told(workload, replica=0) == told(workload)
+    assert presented(workload, replica=0) == presented(workload)
 
 
 @settings(deadline=None, max_examples=150)
@@ -99,7 +99,7 @@ def test_what_a_replica_declares_is_what_it_does(workload: Workload) -> None:
 @settings(deadline=None, max_examples=60)
 @given(workloads())
 def test_no_event_is_empty_and_there_are_as_many_as_asked(workload: Workload) -> None:
-    events = told(workload).events()
+    events = presented(workload).events()
     assert len(events) == workload.events
     assert all(event.start < event.end for event in events)
     assert {0 <= event.payload[0] <= 400 for event in events} == {True}
@@ -156,7 +156,7 @@ def test_replicas_differ_in_order_in_ends_in_stables_and_in_phantoms() -> None:
     assert everything & others
 
 
-def test_revisions_lengthen_shorten_set_remove_and_insert_anew() -> None:
+def test_revisions_lengthen_shorten_set_remove_and_insert_again() -> None:
     workload = Workload(events=3_000, revisions=0.3, payload_bytes=4)
     table = workload.replica(1)
     adjusts = [row for row in table.to_pylist() if row["kind"] == "adjust"]

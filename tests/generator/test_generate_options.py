@@ -18,8 +18,8 @@ R0, R1, R2, R3, R4 = MergeCase
 
 def disorder(workload: Workload, replica: int) -> float:
     """The share of inserts that start before one that came earlier."""
-    told = workload.present(replica)
-    starts = told.start[told.kind == INSERT]
+    presented = workload.present(replica)
+    starts = presented.start[presented.kind == INSERT]
     return float(np.mean(starts < np.maximum.accumulate(starts)))
 
 
@@ -32,11 +32,13 @@ def test_disorder_is_the_share_of_events_out_of_order(asked: float) -> None:
 
 def test_nothing_comes_later_than_the_bound() -> None:
     workload = Workload(events=5_000, disorder=0.5, revisions=0.3, bound=100)
-    told = workload.present(1)
-    data = told.kind != STABLE
-    newest = np.maximum.accumulate(np.where(told.kind == INSERT, told.start, 0))[data]
-    kind, start = told.kind[data], told.start[data]
-    touches = np.where(kind == INSERT, start, np.minimum(told.old_end[data], told.end[data]))
+    presented = workload.present(1)
+    data = presented.kind != STABLE
+    newest = np.maximum.accumulate(np.where(presented.kind == INSERT, presented.start, 0))[data]
+    kind, start = presented.kind[data], presented.start[data]
+    touches = np.where(
+        kind == INSERT, start, np.minimum(presented.old_end[data], presented.end[data])
+    )
     assert (newest - touches).max() <= 100
     assert (newest - touches).max() > 50
 
@@ -44,22 +46,22 @@ def test_nothing_comes_later_than_the_bound() -> None:
 @pytest.mark.parametrize("asked", [0.001, 0.01, 0.1])
 def test_stable_freq_is_the_share_of_stables(asked: float) -> None:
     workload = Workload(events=50_000, stable_freq=asked, case=R1)
-    told = workload.present(0)
-    assert told.count(STABLE) / len(told) == pytest.approx(asked, rel=0.25)
+    presented = workload.present(0)
+    assert presented.count(STABLE) / len(presented) == pytest.approx(asked, rel=0.25)
 
 
 def test_disorder_costs_few_stables() -> None:
-    told = Workload(events=50_000, stable_freq=0.01).present(0)
-    assert told.count(STABLE) / len(told) == pytest.approx(0.01, rel=0.25)
+    presented = Workload(events=50_000, stable_freq=0.01).present(0)
+    assert presented.count(STABLE) / len(presented) == pytest.approx(0.01, rel=0.25)
 
 
 def test_stables_follow_the_events() -> None:
     workload = Workload(events=20_000)
     for replica in range(3):
-        told = workload.present(replica)
-        stables = told.kind == STABLE
-        newest = np.maximum.accumulate(np.where(stables, 0, told.start))
-        behind = (newest - told.start)[stables][:-1]
+        presented = workload.present(replica)
+        stables = presented.kind == STABLE
+        newest = np.maximum.accumulate(np.where(stables, 0, presented.start))
+        behind = (newest - presented.start)[stables][:-1]
         assert np.median(behind) < 6 * workload.reach
 
 
@@ -67,11 +69,11 @@ def test_the_first_replica_promises_all_it_can_and_others_less() -> None:
     workload = Workload(events=5_000, replicas=6, case=R1, stable_freq=0.1)
     slack = []
     for replica in range(6):
-        told = workload.present(replica)
-        rest = np.where(told.kind == STABLE, 2**62, told.start)
+        presented = workload.present(replica)
+        rest = np.where(presented.kind == STABLE, 2**62, presented.start)
         limit = np.minimum.accumulate(rest[::-1])[::-1]
-        stables = np.flatnonzero(told.kind == STABLE)[:-1]
-        slack.append(np.mean(limit[stables] - told.start[stables]))
+        stables = np.flatnonzero(presented.kind == STABLE)[:-1]
+        slack.append(np.mean(limit[stables] - presented.start[stables]))
     assert slack[0] == 0
     assert all(0 < mean < 50 * workload.max_gap for mean in slack[1:])
     # Some promise what they could have promised one or two stables ago, some only a part less.
@@ -80,11 +82,11 @@ def test_the_first_replica_promises_all_it_can_and_others_less() -> None:
 
 def test_revisions_is_the_share_of_events_with_adjusts() -> None:
     workload = Workload(events=20_000, revisions=0.3, disorder=0)
-    told = workload.present(1)
+    presented = workload.present(1)
     events = ~workload.truth.phantom
-    revised = np.unique(told.row[told.kind == ADJUST])
+    revised = np.unique(presented.row[presented.kind == ADJUST])
     assert np.count_nonzero(events[revised]) / 20_000 == pytest.approx(0.3, rel=0.1)
-    phantoms = np.unique(told.row[told.kind == INSERT])
+    phantoms = np.unique(presented.row[presented.kind == INSERT])
     assert np.count_nonzero(~events[phantoms]) == pytest.approx(
         0.3 * 0.2 * 0.5 * 20_000, rel=0.1
     )

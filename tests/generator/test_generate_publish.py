@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, file_format: FileFor
 
 
 @pytest.mark.parametrize("time", TimeType)
-def test_json_lines_say_the_same_as_the_columns(tmp_path: Path, time: TimeType) -> None:
+def test_json_lines_have_the_same_as_the_columns(tmp_path: Path, time: TimeType) -> None:
     workload = Workload(events=100, payload_bytes=7, time=time, first=1_767_225_600_000_001)
     inbox = Inbox(path=tmp_path / "in", file_format=FileFormat.JSONL)
     files = list(write_inbox(workload, inbox))

@@ -1,4 +1,4 @@
-"""Streams that say when an event opens and when it closes, read as elements.
+"""Streams that mark when an event opens and when it closes, read as elements.
 
 `Open(p, t)` starts an event with payload p that ends nobody knows when; `Close(p, t)` ends it,
 and a further close revises that end.  At no time are two events with one payload alive, in any
@@ -78,12 +78,12 @@ def closes_once(stream: Sequence[Mark]) -> bool:
 def can_follow(output: Sequence[Mark], inputs: Sequence[Sequence[Mark]]) -> bool:
     """Whether an output is compatible with consistent inputs, where no close revises another.
 
-    Exactly when it says nothing that no input has said (Example 4).
+    Exactly when it has no mark that no input has (Example 4).
     """
-    said: Counter[Mark] = Counter()
+    present: Counter[Mark] = Counter()
     for one in inputs:
-        said |= Counter(one)
-    return Counter(output) <= said
+        present |= Counter(one)
+    return Counter(output) <= present
 
 
 def _open(mark: Mark, events: dict[Time, Event], position: int) -> Insert:

@@ -161,7 +161,7 @@ def cleansed(
 
 
 def _cut(history: History, results: Callable) -> History:
-    """Between any two neighbouring endpoints, what `results` says of the events alive there."""
+    """Between any two neighbouring endpoints, `results` of the events alive there."""
     times = sorted({time for e in history for time in (e.start, e.end)})
     events = []
     for start, end in pairwise(times):

@@ -97,7 +97,7 @@ def test_lmerge_iv_g_example_4_top_k_over_an_ordered_stream():
 
 
 def test_lmerge_iv_g_example_5_grouped_aggregate_over_an_ordered_stream():
-    """As the paper says it: only for an operator that emits in order (erratum X3)."""
+    """As the paper has it: only for an operator that emits in order (erratum X3)."""
     result = after_aggregate(IN_ORDER, Results.GROUPED, in_order=True)
     assert cheapest(result) is MergeCase.R2
     assert not result.ties_in_same_order

@@ -44,7 +44,7 @@ def prefix(bag: Bag, frontier: Time) -> Replay:
 
 
 class Definition:
-    """What can be reached, in a world with these events and at most so many at once."""
+    """What can be reached, in a world with these events and a greatest number at once."""
 
     def __init__(self, events: list[Event], size: int, *, keyed: bool) -> None:
         self.events = events
@@ -163,7 +163,7 @@ def test_r4_condition_is_only_for_outputs_at_the_leading_frontier() -> None:
         breaches_r4(prefix((), 3), [prefix((), 4)])
 
 
-def test_breaches_say_what_is_wrong() -> None:
+def test_breaches_name_what_is_wrong() -> None:
     output = Replay(History.from_events(parse_events("A 1..9; A 1..8; B 2..3; C 6..9")), 5)
     leader = Replay(History.from_events(parse_events("D 1..2; E 1..6; F 1..9")), 4)
     assert [str(one) for one in breaches_r3(output, [leader])] == [

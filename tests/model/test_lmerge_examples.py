@@ -123,7 +123,7 @@ def test_lmerge_example_2(name: str) -> None:
 
 
 def test_lmerge_example_2_chattiness() -> None:
-    """Out2 says least and latest, Out1 most and first, Out3 is between."""
+    """Out2 emits least and latest, Out1 most and first, Out3 is between."""
     streams = table(TABLE_2)
     out1, out2, out3 = (streams[name] for name in ("Out1", "Out2", "Out3"))
     assert len(flat(out2)) < len(flat(out3)) < len(flat(out1))
@@ -155,13 +155,13 @@ def test_lmerge_section_3_c_properties_of_example_3() -> None:
 
 
 def test_lmerge_example_4() -> None:
-    """With one close per open an output can follow exactly when it says nothing of its own."""
+    """With one close per open an output can follow exactly when it adds nothing of its own."""
     assert can_follow(S[:3], [S])
     assert can_follow(U, [S])
-    assert not can_follow([Open("D", 1)], [S]), "an open that no input has said"
-    assert not can_follow([*S[:3], Close("C", 9)], [S]), "a close that no input has said"
+    assert not can_follow([Open("D", 1)], [S]), "an open that no input has"
+    assert not can_follow([*S[:3], Close("C", 9)], [S]), "a close that no input has"
     assert can_follow([Open("A", 1), Open("B", 2)], [S[:1], [Open("B", 2)]]), "union of inputs"
-    assert not can_follow([*S, Open("A", 1)], [S, U]), "twice what each input says once"
+    assert not can_follow([*S, Open("A", 1)], [S, U]), "twice what each input has once"
 
 
 def test_lmerge_example_5() -> None:

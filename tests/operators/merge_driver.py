@@ -228,7 +228,7 @@ def judge_final(out: Replay, final: Sequence[Insert]) -> None:
 def judge_accounts(
     arrivals: Sequence[Arrival], result: StepResult, *, waited: bool = False
 ) -> None:
-    """Each element is in one bucket, and the output is what the buckets say.
+    """Each element is in one bucket, and the output agrees with the buckets.
 
     Where replicas are promoted, a stable may come out that came in long before.
     """

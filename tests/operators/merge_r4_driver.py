@@ -90,7 +90,7 @@ crowds = st.lists(_alike, min_size=1, max_size=5).map(History.from_events)
 """Histories of one or two identities that have several events each."""
 
 _bags = histories(case=MergeCase.R4, max_events=5, max_time=5, payloads=st.sampled_from("ab"))
-quarrels_r4 = conflicting_arrivals(case=MergeCase.R4, history=_bags)
+conflicting_r4 = conflicting_arrivals(case=MergeCase.R4, history=_bags)
 """Three replicas of bags that have different histories, and break a promise or two."""
 
 
@@ -120,7 +120,7 @@ def _shrunk(draw: st.DrawFn, history: History) -> list[Element]:
 
 
 def _may_wait(other: Element, element: Insert) -> bool:
-    """Whether the end of an event may be told after this."""
+    """Whether the end of an event may be emitted after this."""
     if isinstance(other, Stable):
         return other.time <= element.end
     return not isinstance(other, Adjust) or other.old_end != element.end

@@ -20,7 +20,7 @@ from anabranch.operators.merge.policy import DEFAULT, Policy
 
 @dataclass
 class Opened:
-    """A merge of any case and policy, and all that it said."""
+    """A merge of any case and policy, and all of its output."""
 
     case: MergeCase
     policy: Policy = DEFAULT

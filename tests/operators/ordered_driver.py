@@ -182,7 +182,7 @@ class Kernel:
                 self.account.resolve(one.replica, element, REASONS[code])
 
     def _judge(self, arrivals: Sequence[Arrival], result: StepResult) -> None:
-        """Each element is in one bucket, and the output is what the buckets say."""
+        """Each element is in one bucket, and the output agrees with the buckets."""
         emitted = leading = 0
         for arrival, buckets in zip(arrivals, result.buckets, strict=True):
             assert len(buckets) == len(arrival.batch)
@@ -218,6 +218,6 @@ class Kernel:
 
 
 @cache
-def ordered_quarrels(case: MergeCase) -> st.SearchStrategy[list[Arrived]]:
+def ordered_conflicts(case: MergeCase) -> st.SearchStrategy[list[Arrived]]:
     """Three replicas that have different histories, and now and then break a promise."""
     return conflicting_arrivals(case=case, history=histories(case=case), wrong=4)

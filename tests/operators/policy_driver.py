@@ -1,7 +1,7 @@
 """Drives the reference merge under any policy, keeping an account of its own beside it.
 
-The promises of a policy are about what is held back after each element, and by whom: no engine
-reports that.
+The promises of a policy are about what is held back after each element, and for which
+replica: no engine reports that.
 """
 
 from collections import Counter
@@ -142,7 +142,7 @@ class Run:
         return {event.identity: event.end for event in self.seen.history}
 
     def ends(self, replica: str) -> dict[Identity, Time]:
-        """What this replica says of the events that may still change."""
+        """What this replica has of the events that may still change."""
         key = self.merge.replicas[replica].key
         return {
             identity: max(node.ends[key], default=identity.start)
@@ -156,7 +156,7 @@ def histories_differ(output: Sequence[Element], truth: Sequence[Element]) -> boo
 
 
 def shrinking(stream: Sequence[Element]) -> list[Element]:
-    """The stream with each longer end said by a removal and a new insert, and true stables."""
+    """The stream with each longer end as a removal and a new insert, and true stables."""
     found: list[Element] = []
     for e in stream:
         if isinstance(e, Adjust) and e.end > e.old_end:

@@ -71,7 +71,7 @@ class Duel:
             self.note(self.state.step(Inputs(control=(Detach(name),))))
 
     def change(self, policy: Policy) -> None:
-        """Both go on with another policy; what a text cannot tell apart is one policy."""
+        """Both go on with another policy; policies with one text are one policy."""
         self.policy = Policy.parse(str(policy))
         self.run.note(self.run.merge.change(self.policy))
         self.note(self.state.change(self.policy))
@@ -186,7 +186,7 @@ def any_policies(draw: st.DrawFn) -> Policy:
 
 @dataclass(frozen=True)
 class Move:
-    """What happens between two steps: somebody leaves or comes (back), or all is written."""
+    """What happens between two steps: a replica leaves or comes (back), or all is written."""
 
     word: str
     replica: str = "r0"
@@ -206,7 +206,7 @@ _moves = st.one_of(
 
 @st.composite
 def scripts(draw: st.DrawFn) -> list[list[Arrived] | Move]:
-    """Quarrels cut into steps, with moves between some."""
+    """Conflicting arrivals cut into steps, with moves between some."""
     arrived = draw(conflicting_arrivals())
     cuts = sorted(draw(st.lists(st.integers(0, len(arrived)), max_size=6)))
     script: list[list[Arrived] | Move] = []

@@ -1,4 +1,4 @@
-"""What the steps of a merge say adds up, also over lanes; and the judge sees what does not."""
+"""The counts of merge steps add up, also over lanes; and the judge sees what does not."""
 
 import numpy as np
 import pytest

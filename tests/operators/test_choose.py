@@ -1,4 +1,4 @@
-"""Which case is chosen, what is said of it, and that wrong declarations are found as told."""
+"""Which case is chosen, how it is explained, and how wrong declarations are detected."""
 
 import json
 import re
@@ -146,13 +146,13 @@ def test_asking_does_not_overrule_what_is_declared():
 
 
 @given(replicas, st.booleans())
-def test_every_choice_can_be_told(declared, gaps):
+def test_every_choice_can_be_explained(declared, gaps):
     choice = choose(declared, gaps_possible=gaps)
-    told = explain_choice(choice)
-    assert told.startswith(f"case {choice.case.name}: {choice.reason}\n")
-    assert REMEMBERS[choice.case] in told
+    text = explain_choice(choice)
+    assert text.startswith(f"case {choice.case.name}: {choice.reason}\n")
+    assert REMEMBERS[choice.case] in text
     assert json.loads(json.dumps(choice.to_dict()))["case"] == choice.case.value
-    assert ("no gaps: " in told.partition("wrong")[2]) == (
+    assert ("no gaps: " in text.partition("wrong")[2]) == (
         not gaps and choice.case is not MergeCase.R4
     )
 
@@ -169,7 +169,7 @@ def test_a_choice_is_data():
     )
 
 
-# What `WRONG` says, on the merges themselves.  Each text breaks one declaration; the last
+# The entries of `WRONG`, on the merges themselves.  Each text breaks one declaration; the last
 # element of each is the one that shows it, or does not.
 
 MERGES = {
@@ -221,35 +221,35 @@ def last_reason(case, text):
     return outcome.reason
 
 
-@pytest.mark.parametrize("told", [one for one in WRONG if one.reasons], ids=str)
-def test_a_wrong_declaration_is_detected_as_told(told):
-    found = {last_reason(told.case, text) for text in SEEN[told.case, told.declared]}
-    is_gap = told.declared == NO_GAPS  # MISSED is a reason of steps over batches only
-    assert found == {Reason.LATE} if is_gap else found == set(told.reasons)
+@pytest.mark.parametrize("wrong", [one for one in WRONG if one.reasons], ids=str)
+def test_a_wrong_declaration_has_the_reasons_of_the_table(wrong):
+    found = {last_reason(wrong.case, text) for text in SEEN[wrong.case, wrong.declared]}
+    is_gap = wrong.declared == NO_GAPS  # MISSED is a reason of steps over batches only
+    assert found == {Reason.LATE} if is_gap else found == set(wrong.reasons)
     bucket = Bucket.LATE if is_gap else Bucket.VIOLATION
-    assert {reason.bucket for reason in told.reasons} == {bucket}
+    assert {reason.bucket for reason in wrong.reasons} == {bucket}
 
 
-@pytest.mark.parametrize("told", [one for one in WRONG if one.missed], ids=str)
-def test_a_wrong_declaration_is_missed_where_told(told):
-    text, reason = MISSED[told.case, told.declared]
-    assert last_reason(told.case, text) is reason
-    assert reason not in told.reasons
+@pytest.mark.parametrize("wrong", [one for one in WRONG if one.missed], ids=str)
+def test_a_wrong_declaration_is_missed_where_the_table_has_it(wrong):
+    text, reason = MISSED[wrong.case, wrong.declared]
+    assert last_reason(wrong.case, text) is reason
+    assert reason not in wrong.reasons
 
 
 def test_every_declaration_that_a_case_needs_has_its_line():
     for case in MergeCase:
-        told = [one.declared for one in detections(case)]
+        found = [one.declared for one in detections(case)]
         gap = [NO_GAPS] if case is not MergeCase.R4 else []
-        assert told == [*REQUIRED[case], *gap]
+        assert found == [*REQUIRED[case], *gap]
 
 
-def test_the_guide_says_of_wrong_declarations_what_the_table_says():
+def test_the_guide_has_the_table_of_wrong_declarations():
     page = (Path(__file__).parents[2] / "docs" / "internals" / "cases.md").read_text()
-    for told in WRONG:
-        reasons = " ".join(f"`{reason.name}`" for reason in told.reasons) or "none"
-        declared = told.declared if told.declared == NO_GAPS else f"`{told.declared}`"
-        cells = (told.case.name, declared, told.seen, reasons, told.missed or "-")
+    for wrong in WRONG:
+        reasons = " ".join(f"`{reason.name}`" for reason in wrong.reasons) or "none"
+        declared = wrong.declared if wrong.declared == NO_GAPS else f"`{wrong.declared}`"
+        cells = (wrong.case.name, declared, wrong.seen, reasons, wrong.missed or "-")
         assert f"| {' | '.join(cells)} |" in page
     for case, remembers in REMEMBERS.items():
         assert re.search(rf"^\| {case.name} \| .* \| {remembers} \|$", page, re.MULTILINE)

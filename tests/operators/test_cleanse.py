@@ -207,10 +207,10 @@ def test_kernel_orders_payloads_as_the_reference_does(kind, random):
     kernel = testing.engine("kernel", "cleanse", payload=pa.schema({"p": arrow}))
     output = whole(kernel, [*stream, Stable(9)])
     expected = sorted(stream, key=lambda e: (payload_order(e.payload), e.end))
-    said, ordered = (
+    emitted, ordered = (
         [(payload_order(e.payload), e.end) for e in some] for some in (output[:-1], expected)
     )
-    assert said == ordered
+    assert emitted == ordered
 
 
 NESTED = pa.schema(

@@ -100,7 +100,7 @@ def test_a_stable_that_changes_nothing_visits_nothing():
     assert kernel.state.work.visits == before
 
 
-def test_a_list_that_is_mostly_untrue_is_made_anew():
+def test_a_list_that_is_mostly_untrue_is_made_again():
     """Due: cut short by another replica.  Pending and passed: a replica that never leads."""
     kernel = Kernel()
     kernel.attach("silent")

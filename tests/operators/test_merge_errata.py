@@ -21,7 +21,7 @@ def batches(request):
         yield running
 
 
-def test_lmerge_iv_d_a_shorter_end_is_said_before_it_freezes(engine):
+def test_lmerge_iv_d_a_shorter_end_is_emitted_before_it_freezes(engine):
     feed(engine, "1: insert a 3..9", "1: stable 5", "2: insert a 3..7", "2: stable 8")
     emits(engine, "insert a 3..9; stable 5; adjust a 3..9->7; stable 8")
 
@@ -174,13 +174,13 @@ def test_erratum_d21_only_the_net_change_of_a_step_is_visible(batches):
     assert batches.counts["live"] == 1
 
 
-def test_an_adjust_of_the_decider_is_corrected_and_others_are_added(batches):
+def test_an_adjust_of_the_deciding_replica_is_corrected_and_others_are_added(batches):
     batches.push("1", "insert a 1..9; insert b 2..9; insert c 3..9; insert d 4..9")
     batches.cut()
     batches.push("2", "insert a 1..8; insert b 2..9; insert c 3..9")
     batches.push("2", "adjust b 2..9->8; adjust b 2..8->7; adjust c 3..9->3; stable 9")
     batches.cut()
-    # d is unknown to the decider, a was shorter from its beginning: both were added.
+    # d is unknown to the deciding replica, a was shorter from its beginning: both were added.
     assert batches.counts["added_adjusts"] == 2
     assert batches.history == events("a 1..8; b 2..7")
     reasons_are(

@@ -93,8 +93,8 @@ def test_a_merge_that_meets_a_duplicate_knows_who_was_promoted():
     merge.take("late", parse("insert c 6..12"))
     merge.restart()
     # What it does not know stays, but not beyond its guarantee; then it is like others.
-    said = merge.take("late", parse("stable 11"))
-    assert show_elements(said) == "adjust a 1..50->10; stable 11"
+    emitted = merge.take("late", parse("stable 11"))
+    assert show_elements(emitted) == "adjust a 1..50->10; stable 11"
     merge.attach("again", guarantee=20)
     merge.detach("late")
     assert merge.state.stretches == (Stretch(2, 10, "late"), Stretch(11, 20, "again"))
@@ -147,7 +147,7 @@ def test_a_promoted_replica_that_turns_out_to_be_complete_is_like_others(case):
     merge.restart()
     merge.take("late", parse("stable 20"))
     assert show_elements(merge.output) == "insert a 1..50; stable 2; stable 20"
-    # Who says that it knows less than was thought is promoted again: another stretch.
+    # A replica that lowers its guarantee is promoted again: another stretch.
     merge.note(merge.state.guarantee("late", 30))
     assert merge.state.stretches == (Stretch(2, 10, "late"), Stretch(20, 30, "late"))
 
@@ -166,7 +166,7 @@ def test_without_the_policy_the_alarm_stays():
 
 @pytest.mark.parametrize("case", [R3, R4])
 def test_a_promoted_replica_that_took_back_what_is_half_frozen_cuts_it(case):
-    """It need not say again what ended before its guarantee."""
+    """It need not repeat what ended before its guarantee."""
     merge = Opened(case, Policy(promote=True))
     merge.attach("whole")
     merge.attach("late", guarantee=10)
@@ -176,9 +176,9 @@ def test_a_promoted_replica_that_took_back_what_is_half_frozen_cuts_it(case):
     merge.take("late", parse("insert b 5..30; adjust b 5..30->5; stable 4"))
     merge.detach("whole")
     assert show_elements(merge.output[2:]) == "stable 2; adjust a 1..50->10; stable 4"
-    said = merge.take("late", parse("stable 30"))
+    emitted = merge.take("late", parse("stable 30"))
     # What may still go is believed to be gone.
-    assert show_elements(said) == "adjust b 5..60->5; stable 30"
+    assert show_elements(emitted) == "adjust b 5..60->5; stable 30"
     assert merge.state.conflicts == 0
 
 

@@ -49,7 +49,7 @@ def test_the_kernel_names_the_gaps_of_the_reference_whatever_comes(data):
 
 
 @given(st.data())
-def test_r3_and_r4_name_the_same_gaps_where_replicas_tell_one_history(data):
+def test_r3_and_r4_name_the_same_gaps_where_replicas_have_one_history(data):
     """Of events that end: of one that may last for ever they may show another end meanwhile,
     and whether the end of the stream has to decide it depends on that."""
     streams = data.draw(replicas(min_inputs=2, gaps=True, phantoms=0))
@@ -103,14 +103,14 @@ def test_replicas_without_holes_have_no_gaps(data):
     assert merge.missing == []
 
 
-TELL = parse("insert a 1..9; insert b 4..6; stable 3")
+EAST = parse("insert a 1..9; insert b 4..6; stable 3")
 
 
 @pytest.mark.parametrize("merge", [Kernel(), KernelR4(), Reference(), ReferenceR4()])
 def test_a_gap_is_named_when_it_is_half_frozen_or_frozen_and_once(merge):
     merge.attach("east")
     merge.attach("west")
-    merge.take("east", TELL)
+    merge.take("east", EAST)
     merge.take("west", parse("stable 5"))
     # `b` would be half frozen: it leaves.  `a` was promised: it is not yet final.
     assert merge.missing == [("west", 4, "b")]
@@ -120,7 +120,7 @@ def test_a_gap_is_named_when_it_is_half_frozen_or_frozen_and_once(merge):
     assert len(merge.missing) == 2
 
 
-def test_what_the_decider_removed_itself_is_no_gap():
+def test_what_the_deciding_replica_removed_itself_is_no_gap():
     for merge in (Kernel(), KernelR4(), Reference(), ReferenceR4()):
         merge.take("east", parse("insert a 1..9"))
         merge.take("west", parse("insert a 1..9; adjust a 1..9->1; stable 5"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, Kernel, Reference, cuts, runs
-from merge_r4_driver import KernelR4, quarrels_r4
+from merge_r4_driver import KernelR4, conflicting_r4
 
 from anabranch.errors import StateError
 from anabranch.model.element import Adjust, Insert, Stable
@@ -57,7 +57,7 @@ def test_with_one_element_per_step_the_output_is_the_reference_s(data):
 @given(st.data())
 def test_saved_in_parts_and_restored_it_behaves_the_same(keyed, data):
     """Steps, saves, crashes back to the last save, arrivals and departures, in any order."""
-    arrived = data.draw(conflicting_arrivals() if keyed else quarrels_r4)
+    arrived = data.draw(conflicting_arrivals() if keyed else conflicting_r4)
     policy = Policy(shrink_only=data.draw(st.booleans()))
     kernel, other = Kernel(policy, keyed), Kernel(policy, keyed)
     for number in range(3):

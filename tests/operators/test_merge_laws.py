@@ -118,10 +118,10 @@ def test_gaps_leave_the_output_valid_and_are_never_absorbed(data):
         assert replay(merge.output).violations == ()
     final = {(e.start, e.payload) for e in History.of(merge.output)}
     emitted = {(e.start, e.payload) for e in merge.output if isinstance(e, Insert)}
-    told = {(e.start, e.payload) for s in streams for e in History.of(s)}
+    brought = {(e.start, e.payload) for s in streams for e in History.of(s)}
     late = sum(reason.bucket is Bucket.LATE for reason in merge.reasons)
     # What is on no output at all was given back as late.
-    assert late >= len(told - final - emitted)
+    assert late >= len(brought - final - emitted)
 
 
 @given(st.data())

@@ -23,7 +23,7 @@ NAMES = ["r0", "r1", "r2", "r3"]
 
 @dataclass
 class Script:
-    """Random membership: the truth, who is attached with what to say, and the merge."""
+    """Random membership: the truth, who is attached with which elements, and the merge."""
 
     data: st.DataObject
     run: Run
@@ -138,14 +138,14 @@ def test_after_a_promotion_the_output_is_right_outside_the_stretch(data, policy)
 @given(st.data())
 def test_a_replica_that_breaks_a_promise_is_detached_and_not_believed_again(data):
     run = Run.of(Policy(violations=Violations.DETACH), 3)
-    guilty = set()
+    violators = set()
     for number, element in data.draw(conflicting_arrivals()):
         outcome = run.take(number, element)
-        if f"r{number}" in guilty:
+        if f"r{number}" in violators:
             assert outcome.reason is Reason.EXPELLED
         elif outcome.bucket is Bucket.VIOLATION:
-            guilty.add(f"r{number}")
-        assert guilty.isdisjoint(run.merge.replicas)
+            violators.add(f"r{number}")
+        assert violators.isdisjoint(run.merge.replicas)
         assert replay(run.output).violations == ()
     run.judge_accounts()
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, judge_prefix, prefixes, runs
-from ordered_driver import Kernel, Reference, cases, ordered_quarrels
+from ordered_driver import Kernel, Reference, cases, ordered_conflicts
 from policy_kernel_driver import time_of
 
 from anabranch.batch.codec import to_elements
@@ -59,10 +59,10 @@ def test_kernel_any_cut_any_restart_same_history(data, each):
 
 
 @given(st.data())
-def test_kernel_says_what_the_reference_says_whatever_comes(data):
+def test_kernel_emits_what_the_reference_emits_whatever_comes(data):
     """Also with joining replicas, replicas that leave and come back, and promotions."""
     case = data.draw(cases)
-    arrived = data.draw(ordered_quarrels(case))
+    arrived = data.draw(ordered_conflicts(case))
     choices = {"stable_lag": data.draw(LAGS), "promotes": data.draw(st.booleans())}
     one, whole = Kernel(case, each=True, **choices), Kernel(case, **choices)
     reference = Reference(case, **choices)
@@ -140,7 +140,7 @@ def agree_but_for_stables(kernel, reference):
 @given(st.data())
 def test_output_is_valid_and_ordered_whatever_comes(data):
     case = data.draw(cases)
-    arrived = data.draw(ordered_quarrels(case))
+    arrived = data.draw(ordered_conflicts(case))
     merge = Kernel(case, data.draw(st.booleans()))
     merge.attach("r2", data.draw(st.sampled_from([None, 3])))
     for some in steps(data, arrived):
@@ -166,24 +166,24 @@ def test_gaps_lose_only_what_nobody_brings_in_time(data):
     assert History.of(merge.output) == History.from_events(wanted.elements())
     # What is on no output at all was given back as late, and nothing else was lost.
     late = merge.account.buckets(Insert).count(Bucket.LATE)
-    told = Counter()
+    brought = Counter()
     for stream in streams:
-        told |= Counter(e.event for e in stream if isinstance(e, Insert))
-    assert late >= (told - wanted).total()
+        brought |= Counter(e.event for e in stream if isinstance(e, Insert))
+    assert late >= (brought - wanted).total()
     assert merge.conflicts == 0
 
 
 def in_time(arrived):
     """Of each start, as many of each event as some replica had brought while it was open."""
     greatest = frontier = NEVER
-    best, said = Counter(), defaultdict(Counter)
+    best, came = Counter(), defaultdict(Counter)
     for number, element in arrived:
         if isinstance(element, Stable):
             frontier = max(frontier, element.time)
         elif element.start >= max(greatest, frontier):
             greatest = element.start
-            said[number][element.event] += 1
-            best |= said[number]
+            came[number][element.event] += 1
+            best |= came[number]
     return best
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import cuts, runs
-from ordered_driver import SCHEMA, Kernel, ordered_quarrels
+from ordered_driver import SCHEMA, Kernel, ordered_conflicts
 from state_store import Store
 
 from anabranch.errors import StateError
@@ -28,7 +28,7 @@ def restored(store, case):
 def test_saved_in_parts_and_restored_it_behaves_the_same(data, each):
     """Also with joining replicas, replicas that leave and come back, and promotions."""
     case = data.draw(st.sampled_from(CASES))
-    arrived = data.draw(ordered_quarrels(case))
+    arrived = data.draw(ordered_conflicts(case))
     kernel, other, store = Kernel(case, each), Kernel(case, each), Store()
     attachments = dict.fromkeys(["r0", "r1", "r2"], 1)
     guarantees = st.sampled_from([None, None, 0, 3, 6, FOREVER])

@@ -175,7 +175,7 @@ def test_payloads_without_columns(case):
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_payloads_with_one_hash_are_told_apart(keyed):
+def test_payloads_with_one_hash_are_distinguished(keyed):
     case = MergeCase.R2 if keyed else MergeCase.R1
     kernel, reference = Kernel(case, each=True), Reference(case)
 
@@ -195,7 +195,7 @@ def test_payloads_with_one_hash_are_told_apart(keyed):
     assert kernel.reasons == reference.reasons
 
 
-def test_events_that_were_never_emitted_are_let_go():
+def test_events_that_were_never_emitted_are_released():
     """At a start that is final others may be asked for; they must not pile up."""
     kernel = Kernel(MergeCase.R1)
     kernel.take("1", parse("insert a 1..2; insert b 1..2; stable 3"))
@@ -205,7 +205,7 @@ def test_events_that_were_never_emitted_are_let_go():
     assert [reason.name for reason in kernel.reasons[-2:]] == ["KNOWN", "LATE"]
 
 
-def test_what_is_held_is_kept_once_and_let_go(case):
+def test_what_is_held_is_kept_once_and_released(case):
     kernel = Kernel(case)
     kernel.attach("1")
     kernel.attach("2", guarantee=1_000)

@@ -72,7 +72,7 @@ def test_on_stable_keeps_the_bounds_of_erratum_l12(data, policy):
 
 @given(st.data(), policies())
 def test_shrink_only_never_lengthens_where_no_input_does(data, policy):
-    """Erratum L14; also by a removal and a longer insert, which inputs may say."""
+    """Erratum L14; also by a removal and a longer insert, which inputs may emit."""
     streams = [shrinking(stream) for stream in data.draw(replicas())]
     assert all(replay(stream).violations == () for stream in streams)
     arrived = data.draw(interleavings(streams))
@@ -101,8 +101,8 @@ def test_a_merge_of_merges_is_a_merge(data, below, above):
     run = Run.of(above, 2)
     for number, element in arrived:
         half = number % 2
-        for said in halves[half].push(f"r{number}", element).output:
-            run.take(half, said)
+        for emitted in halves[half].push(f"r{number}", element).output:
+            run.take(half, emitted)
         assert replay(run.output).violations == ()
         run.judge_accounts()
     assert History.of(run.output) == History.of(streams[0])

@@ -47,7 +47,7 @@ def test_what_a_case_has_not_is_refused_by_name_with_what_to_do():
         require_support(MergeCase.R1, Policy.parse("shrink_only=true"))
 
 
-def test_streams_that_declare_nothing_are_told_how_to_have_the_policy():
+def test_the_error_names_what_streams_must_declare_for_the_policy():
     choice = choose({"east": None, "west": StreamProperties(keyed=True)})
     require_choice(choice, Policy.parse("shrink_only=true"))
     with pytest.raises(

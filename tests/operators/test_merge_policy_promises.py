@@ -1,6 +1,6 @@
 """What each merge policy promises in its docstring, as laws over what comes and goes.
 
-The reference is judged; the compiled merge goes along, and has to say the same each time.
+The reference is judged; the compiled merge goes along, and must emit the same each time.
 """
 
 import pytest
@@ -99,7 +99,7 @@ def test_following_the_output_has_the_ends_of_the_followed(data, policy):
 
 @given(st.data(), policies(inserts=CHOOSING))
 def test_the_chosen_replica_brings_events(data, policy):
-    """Whom the policy names is worked out anew here: the greatest, the one before of equals."""
+    """The replica of the policy is computed again: the greatest, the one before of equals."""
     arrived = data.draw(interleavings(data.draw(replicas(min_inputs=2))))
     count = 1 + max(number for number, _ in arrived)
     run, names = Run.of(policy, count), [f"r{number}" for number in range(count)]
@@ -145,7 +145,7 @@ def test_a_quorum_brings_events(data, policy):
 
 
 @given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
-def test_first_brings_whatever_somebody_has(data, policy):
+def test_first_brings_whatever_a_replica_has(data, policy):
     run = Run.of(policy, 3)
     for number, element in data.draw(conflicting_arrivals()):
         run.take(number, element)
@@ -165,7 +165,7 @@ def test_half_frozen_never_removes_an_event(data, policy):
 
 @pytest.mark.parametrize("adjusts", ADJUSTS)
 @pytest.mark.parametrize("inserts", INSERTS)
-def test_what_the_decider_has_is_said_before_its_stable(adjusts, inserts):
+def test_what_the_deciding_replica_has_is_emitted_before_its_stable(adjusts, inserts):
     """Every policy yields at reconcile."""
     policy = Policy(adjusts=adjusts, inserts=inserts)
     run = feed(policy, "0: insert a 1..3", "2: insert b 1..4; insert c 5..6; stable 2")
@@ -208,7 +208,7 @@ def test_what_is_held_is_taken_back_missed_or_abandoned():
     assert run.merge.nodes == {}
 
 
-def test_what_the_decider_took_back_is_superseded_for_all():
+def test_what_the_deciding_replica_took_back_is_superseded_for_all():
     text = "insert a 1..3; adjust a 1..3->1; stable 5"
     run = feed(Policy(inserts=Quorum(1)), "0: insert a 1..3", f"1: {text}")
     assert run.fates[0][2] is Reason.SUPERSEDED
@@ -244,7 +244,7 @@ def test_always_a_removed_event_does_not_come_back_unasked():
     assert run.output == parse("insert a 1..3; adjust a 1..3->1")
 
 
-def test_always_a_removed_event_comes_back_when_the_decider_has_it():
+def test_always_a_removed_event_comes_back_when_the_deciding_replica_has_it():
     run = feed(
         Policy(adjusts=Adjusts.ALWAYS),
         "0: insert a 1..3",
@@ -338,7 +338,7 @@ def test_an_element_that_comes_again_is_absorbed():
     assert [one.output for one in outcomes] == [(), (), (Insert("a", 1, 2),)]
 
 
-def test_what_another_decider_brought_has_the_end_of_the_followed():
+def test_what_another_deciding_replica_brought_has_the_end_of_the_followed():
     run = feed(
         Policy(adjusts=Follow("r1"), inserts=Quorum(1)),
         "1: insert a 1..20",

@@ -165,7 +165,7 @@ def test_following_the_output_has_the_ends_of_the_followed(engine, data, policy)
 
 @ENGINES
 @given(st.data(), policies(inserts=[*CHOOSING, Quorum(0.3), Quorum(0.5), Quorum(1)]))
-def test_events_come_while_those_have_them_whom_the_policy_asks(engine, data, policy):
+def test_events_come_while_the_replicas_of_the_policy_have_them(engine, data, policy):
     streams = data.draw(replicas(min_inputs=2))
     merge, names = engine(policy, len(streams)), [f"r{n}" for n in range(len(streams))]
     highest = dict.fromkeys(names, NEVER)
@@ -202,7 +202,7 @@ def test_events_come_while_those_have_them_whom_the_policy_asks(engine, data, po
 
 @ENGINES
 @given(st.data(), policies(inserts=[Inserts.FIRST], adjusts=[Adjusts.ON_STABLE]))
-def test_first_brings_whatever_somebody_has(engine, data, policy):
+def test_first_brings_whatever_a_replica_has(engine, data, policy):
     merge = engine(policy, 3)
     for arrived in steps(data, data.draw(conflicting_arrivals())):
         merge.take(arrived)

@@ -1,4 +1,4 @@
-"""Merge policies as text and as plain values, and what is said of wrong ones."""
+"""Merge policies as text and as plain values, and the errors of wrong ones."""
 
 import pytest
 from hypothesis import example, given
@@ -72,7 +72,7 @@ def test_a_text_as_people_type_it():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("insert=first", r"no choice 'insert' \(did you mean 'inserts'\?\); the choices are"),
         ("colour=red", r"no choice 'colour'; the choices are adjusts, inserts, stable_lag"),
@@ -96,12 +96,12 @@ def test_a_text_as_people_type_it():
         ("adjusts=always,adjusts=always", "adjusts is chosen twice"),
     ],
 )
-def test_a_wrong_text_says_what_was_meant(text, said):
-    with pytest.raises(UsageError, match=said):
+def test_the_error_of_a_wrong_text_names_what_was_meant(text, message):
+    with pytest.raises(UsageError, match=message):
         Policy.parse(text)
 
 
-def test_a_wrong_value_says_what_was_meant():
+def test_the_error_of_a_wrong_value_names_what_was_meant():
     with pytest.raises(UsageError, match="adjusts='always' is none of on_stable, always"):
         Policy(adjusts="always")
     with pytest.raises(UsageError, match="names no replica"):

@@ -20,7 +20,7 @@ from anabranch.testing.strategies import histories, joiners, presentations
 
 NAMES = ["r0", "r1", "r2"]
 STRANGERS = {MergeCase.R3: 1, MergeCase.R4: 1}
-"""At most so many events of a replica end before its guarantee and never were true."""
+"""Greatest number of events of a replica that end before its guarantee and never were true."""
 
 GUARANTEES = st.sampled_from([None, None, 2, 5, 9, FOREVER])
 
@@ -38,7 +38,7 @@ def ordered(case):
 
 @dataclass
 class ReferenceR3:
-    """The element-by-element merge R3, and all that it said."""
+    """The element-by-element merge R3, and all of its output."""
 
     run: Run
 
@@ -93,7 +93,7 @@ MERGES = {
 
 @dataclass
 class Script:
-    """Replicas that come with a guarantee, speak and go: the truth, and who says what."""
+    """Replicas that come with a guarantee, emit and go: the truth, and the elements of each."""
 
     data: st.DataObject
     case: MergeCase
@@ -126,9 +126,9 @@ class Script:
     def push(self):
         name = self.data.draw(st.sampled_from(sorted(self.waiting)))
         count = self.data.draw(st.integers(1, 6))
-        said, self.waiting[name] = self.waiting[name][:count], self.waiting[name][count:]
-        if said:
-            self.merge.take(name, said)
+        emitted, self.waiting[name] = self.waiting[name][:count], self.waiting[name][count:]
+        if emitted:
+            self.merge.take(name, emitted)
         if isinstance(self.merge, Opened) and self.data.draw(st.booleans()):
             self.merge.restart()
 

@@ -36,7 +36,9 @@ def apply(have, changes):
 
 
 @given(LATER, LATER, st.integers(START + 1, 10), st.booleans())
-def test_a_free_identity_can_follow_its_decider_afterwards(have, want, time, shrink_only):
+def test_a_free_identity_can_follow_its_deciding_replica_afterwards(
+    have, want, time, shrink_only
+):
     changes = owed(
         Counter(have), Counter(want), free=True, frontier=0, time=time, shrink_only=shrink_only
     )
@@ -52,7 +54,9 @@ def test_a_free_identity_can_follow_its_decider_afterwards(have, want, time, shr
 
 
 @given(LATER, LATER, st.integers(START + 1, 8), st.integers(1, 4), st.booleans())
-def test_what_was_promised_is_kept_whatever_the_decider_wants(have, want, at, more, shrink):
+def test_what_was_promised_is_kept_whatever_the_deciding_replica_wants(
+    have, want, at, more, shrink
+):
     """Errata L4: no event comes or goes, nothing moves from or to before the frontier."""
     changes = owed(
         Counter(have),
@@ -71,7 +75,7 @@ def test_what_was_promised_is_kept_whatever_the_decider_wants(have, want, at, mo
 
 
 @given(st.lists(st.tuples(st.integers(2, 9), st.integers(2, 9)), max_size=5), st.integers(2, 9))
-def test_a_half_frozen_identity_follows_a_consistent_decider(pairs, frontier):
+def test_a_half_frozen_identity_follows_a_consistent_deciding_replica(pairs, frontier):
     """Both agree on what is frozen, and on the number of the rest."""
     frozen = [a for a, _ in pairs if a < frontier]
     have = frozen + [a for a, _ in pairs if a >= frontier]
@@ -88,7 +92,7 @@ def test_a_half_frozen_identity_follows_a_consistent_decider(pairs, frontier):
     st.tuples(*[st.integers(2, 9)] * 2),
     st.data(),
 )
-def test_a_half_frozen_identity_follows_a_decider_from_its_guarantee_on(
+def test_a_half_frozen_identity_follows_a_deciding_replica_from_its_guarantee_on(
     pairs, strangers, joined, data
 ):
     """It omits some of what ended before, and has other events there (erratum L9)."""
@@ -125,7 +129,7 @@ def state_of(have, want, other, frontier, shrink_only, guarantee):
     """A merge with one identity, as no stream may have left it, and two replicas."""
     policy = Policy(shrink_only=shrink_only)
     state = MergeState.empty(SCHEMA, keyed=False, policy=policy)
-    state.add_replica("decider", guarantee=guarantee)
+    state.add_replica("deciding", guarantee=guarantee)
     step(state, [Arrival("other", batch_of([Insert("a", START, START + 1)]))])
     state.frontier, nodes = frontier, state.nodes
     rows = [
@@ -152,10 +156,10 @@ def test_the_kernel_owes_the_same_for_any_bags(have, want, other, joined, time, 
     if not free:
         bags = heeded(*bags, frontier=frontier, guarantee=guarantee)
     changes = owed(*bags, free=free, **times, shrink_only=shrink)
-    result = step(state, [Arrival("decider", batch_of([Stable(time)]), guarantee)])
-    *said, last = to_elements(result.output)
+    result = step(state, [Arrival("deciding", batch_of([Stable(time)]), guarantee)])
+    *emitted, last = to_elements(result.output)
     assert last == Stable(time)
-    assert apply(have, map(change_of, said)) == apply(have, changes)
+    assert apply(have, map(change_of, emitted)) == apply(have, changes)
     assert result.conflicts == (not free and is_denied(*bags, frontier=frontier))
     if state.live:
         state.check()

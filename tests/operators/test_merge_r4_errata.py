@@ -44,14 +44,14 @@ def test_lmerge_iv_e_adjust_output_count_and_adjust_output(engine):
     emits(engine, "adjust a 1..5->4; adjust a 1..9->1; stable 6", after=3)
 
 
-def test_erratum_l4_what_is_half_frozen_stays_if_the_decider_has_a_gap(engine):
+def test_erratum_l4_what_is_half_frozen_stays_if_the_deciding_replica_has_a_gap(engine):
     feed(engine, "1: insert a 1..3; insert a 1..3", "1: stable 2", "2: stable 3; stable 5")
     emits(engine, "insert a 1..3; insert a 1..3; stable 2; stable 3; stable 5")
     assert counted(engine, "live", "conflicts") == [0, 1]
     gaps_are(engine, [("2", 1, "a")])
 
 
-def test_erratum_l4_a_decider_with_fewer_events_removes_none_that_was_promised(engine):
+def test_erratum_l4_a_deciding_replica_with_fewer_events_removes_none_that_was_promised(engine):
     feed(engine, "1: insert a 1..3; insert a 1..9; stable 2", "2: insert a 1..9; stable 5")
     assert engine.history == events("a 1..3; a 1..9")
     assert engine.counts["conflicts"] == 1
@@ -74,7 +74,7 @@ def test_erratum_l4_an_end_at_the_frontier_is_as_short_as_it_may_be(engine):
     assert engine.counts["conflicts"] == 1
 
 
-def test_erratum_l9_what_the_first_decider_ends_the_second_does_not_see(engine):
+def test_erratum_l9_what_the_first_deciding_replica_ends_the_second_does_not_see(engine):
     engine.attach("1")
     engine.attach("2", guarantee=10)
     feed(engine, "1: insert a 1..9; insert a 1..9; stable 3", "2: insert a 1..2; stable 20")
@@ -204,7 +204,7 @@ def test_erratum_l10_no_adjust_of_an_event_that_does_not_exist(engine):
     assert replay(engine.output).violations == ()
 
 
-def test_erratum_l10_a_decider_that_removed_all_has_no_greatest_end(engine):
+def test_erratum_l10_a_deciding_replica_that_removed_all_has_no_greatest_end(engine):
     feed(engine, "1: insert a 1..3; insert a 1..3", "2: insert a 1..3; adjust a 1..3->1")
     feed(engine, "2: stable 2")
     assert engine.history == events("")
@@ -229,7 +229,7 @@ def test_erratum_l11_b_nothing_is_deleted_once_the_counts_are_equal(engine):
     emits(engine, "insert a 1..2; adjust a 1..2->3; stable 3")
 
 
-def test_erratum_l11_c_one_adjust_per_event_to_an_end_that_the_decider_has(engine):
+def test_erratum_l11_c_one_adjust_per_event_to_an_end_that_the_deciding_replica_has(engine):
     feed(engine, "1: insert a 1..2; insert a 1..3", "2: insert a 1..7; insert a 1..9; stable 5")
     emits(engine, "adjust a 1..2->7; adjust a 1..3->9; stable 5", after=2)
 
@@ -346,13 +346,13 @@ def test_erratum_d21_only_the_net_change_of_a_step_is_visible(batches):
     gaps_are(batches, [("1", 1, "z")])
 
 
-def test_an_adjust_of_the_decider_is_corrected_and_others_are_added(batches):
+def test_an_adjust_of_the_deciding_replica_is_corrected_and_others_are_added(batches):
     batches.push("1", "insert a 1..9; insert a 1..9; insert b 2..9; insert d 4..9")
     batches.cut()
     batches.push("2", "insert a 1..9; insert a 1..8; insert b 2..9")
     batches.push("2", "adjust a 1..9->7; adjust b 2..9->8; adjust b 2..8->2; stable 9")
     batches.cut()
-    # One a was 8 from its beginning, d is unknown to the decider: both were added.
+    # One a was 8 from its beginning, d is unknown to the deciding replica: both were added.
     assert batches.history == events("a 1..7; a 1..8")
     assert batches.counts["added_adjusts"] == 2
     reasons_are(

@@ -9,9 +9,9 @@ from merge_driver import Kernel, cuts, judge_prefix, prefixes, runs, time_of
 from merge_r4_driver import (
     KernelR4,
     ReferenceR4,
+    conflicting_r4,
     crowds,
     judge_going_on_alone,
-    quarrels_r4,
     shrinking,
 )
 
@@ -117,7 +117,7 @@ def agree(kernel, reference):
 @given(st.data())
 def test_kernel_r4_and_reference_agree_after_every_element_whatever_comes(data):
     """Steps of one element: the net change is all there is."""
-    arrived = data.draw(quarrels_r4)
+    arrived = data.draw(conflicting_r4)
     shrink_only = data.draw(st.booleans())
     choices = {"stable_lag": data.draw(LAGS), "promote": data.draw(st.booleans())}
     kernel = KernelR4(shrink_only, **choices)
@@ -158,7 +158,7 @@ def test_r4_with_a_lag_is_compatible_at_every_step_and_equivalent_at_the_end(dat
 
 @given(st.data())
 def test_output_r4_is_valid_whatever_comes(data):
-    arrived = data.draw(quarrels_r4)
+    arrived = data.draw(conflicting_r4)
     merge = KernelR4(data.draw(st.booleans()), stable_lag=data.draw(LAGS))
     for _, some in steps(data, arrived):
         merge.step(some)
@@ -190,10 +190,10 @@ def test_gaps_of_bags_leave_the_output_valid_and_are_never_absorbed(data):
         assert replay(merge.output).violations == ()
     final = {(e.start, e.payload) for e in History.of(merge.output)}
     emitted = {(e.start, e.payload) for e in merge.output if isinstance(e, Insert)}
-    told = {(e.start, e.payload) for s in streams for e in History.of(s)}
+    brought = {(e.start, e.payload) for s in streams for e in History.of(s)}
     late = sum(reason.bucket is Bucket.LATE for reason in merge.reasons)
     # What is on no output at all was given back as late; what was taken back is a named gap.
-    assert late >= len(told - final - emitted)
+    assert late >= len(brought - final - emitted)
     named = {(start, payload) for _, start, payload in merge.missing}
     assert emitted - final <= named
 

@@ -98,7 +98,7 @@ def test_bags_of_payloads_without_columns():
 
 @pytest.fixture
 def colliding(monkeypatch):
-    """Every payload has the same hash, so that only values tell them apart."""
+    """Every payload has the same hash, so that only values distinguish them."""
 
     def hash_names(columns, count):
         return np.zeros((count, 2), np.uint64)
@@ -107,7 +107,7 @@ def colliding(monkeypatch):
 
 
 @pytest.mark.usefixtures("colliding")
-def test_bags_of_payloads_with_one_hash_are_told_apart():
+def test_bags_of_payloads_with_one_hash_are_distinguished():
     kernel, reference = KernelR4(), ReferenceR4()
     text = "insert a 1..3; insert b 1..9; insert c 1..9; insert b 1..8; adjust b 1..8->7"
     more = "adjust c 1..9->7; insert d 5..6; insert c 5..6; insert d 5..6; adjust e 5..6->7"
@@ -192,7 +192,7 @@ def test_a_bag_that_a_replica_contradicts_is_looked_at_when_it_decides():
     assert kernel.conflicts == 1
 
 
-def test_the_heap_is_made_anew_when_most_of_it_is_stale():
+def test_the_heap_is_made_again_when_most_of_it_is_stale():
     kernel = KernelR4()
     kernel.take("1", [*(Insert(f"p{k}", 1, FAR) for k in range(100)), Stable(5)])
     for i in range(15):

@@ -1,4 +1,4 @@
-"""R3-, the baseline of the benchmarks: it says what R3 says, and pays for every replica."""
+"""R3-, the baseline of the benchmarks: it emits what R3 emits, and pays for every replica."""
 
 from collections import Counter
 from itertools import groupby, pairwise
@@ -54,11 +54,11 @@ def test_kernel_equals_r3_after_every_element(data):
     for number, element in data.draw(interleavings(streams)):
         expected, before = merge.push(f"r{number}", element).output, len(kernel.output)
         kernel.step([(f"r{number}", [element])])
-        said = kernel.output[before:]
+        emitted = kernel.output[before:]
         # The kernel promises the net change of a step: its adjusts may come in any order (an
         # empty insert that names an event early changes it), its stable comes last.
-        assert Counter(said) == Counter(expected)
-        assert [e for e in said[:-1] if isinstance(e, Stable)] == []
+        assert Counter(emitted) == Counter(expected)
+        assert [e for e in emitted[:-1] if isinstance(e, Stable)] == []
     assert kernel.state.live == 0
 
 

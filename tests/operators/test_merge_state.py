@@ -57,12 +57,12 @@ def test_times_come_back_however_far_they_are_from_each_other():
     far = 2**63 - 2
     kernel = Kernel()
     kernel.attach("silent")
-    said = [
+    emitted = [
         Insert("a", -far, far),
         Insert("b", far - 1, math.inf),
         Insert("c", 1 - far, math.inf),
     ]
-    kernel.take("1", said)
+    kernel.take("1", emitted)
     kernel.take("2", [Insert("a", -far, far), Insert("d", -far, 1 - far)])
     state = kernel.state
     again = restored(state)
@@ -190,7 +190,7 @@ def test_payloads_without_columns():
 
 @pytest.fixture
 def colliding(monkeypatch):
-    """Every payload has the same hash, so that only values tell them apart."""
+    """Every payload has the same hash, so that only values distinguish them."""
 
     def hash_names(columns, count):
         return np.zeros((count, 2), np.uint64)
@@ -199,7 +199,7 @@ def colliding(monkeypatch):
 
 
 @pytest.mark.usefixtures("colliding")
-def test_payloads_with_one_hash_are_told_apart():
+def test_payloads_with_one_hash_are_distinguished():
     kernel, reference = Kernel(), Reference()
     text = (
         "insert a 1..3; insert b 1..9; insert c 1..9; insert b 1..4; stable 5; adjust c 1..9->7"
@@ -218,7 +218,7 @@ def names_of(*names):
     return np.array(names, np.int64)
 
 
-def test_settled_tells_names_apart_and_forgets_by_end():
+def test_settled_distinguishes_names_and_forgets_by_end():
     settled = FinalNames()
     settled.remember(names_of((1, 7, 0), (2, 7, 1), (3, 7, 2)), np.array([4, 6, 5]), 1)
     settled.check()
@@ -260,7 +260,7 @@ def test_payloads_are_located_where_they_lie(monkeypatch):
     assert list(pieces._ranges(pa.table({}), 6)) == [(0, 5), (5, 6)]
 
 
-def test_a_state_says_what_it_holds():
+def test_a_state_prints_what_it_holds():
     state = some_state()
     assert repr(state.nodes) == "Events(1 of 2 live, 2 payloads)"
     events = live_events(state)
@@ -272,7 +272,7 @@ def test_a_state_says_what_it_holds():
     assert state.nbytes > 0
 
 
-def test_payloads_are_kept_once_and_let_go():
+def test_payloads_are_kept_once_and_released():
     kernel = Kernel()
     kernel.take("1", [Insert(f"p{i}", i, 10_000) for i in range(3_000)])
     kernel.take("2", [Insert(f"p{i}", i, 10_000) for i in range(3_000)])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, Kernel, Reference, batch_of, cuts, judge_prefix, runs, step
-from merge_r4_driver import KernelR4, ReferenceR4, quarrels_r4
+from merge_r4_driver import KernelR4, ReferenceR4, conflicting_r4
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.errors import SchemaError
@@ -113,7 +113,7 @@ def change_members(data, merges, numbers, name):
 
 @given(st.data())
 def test_it_is_valid_and_has_the_history_of_r4_whatever_comes(data):
-    arrived = data.draw(quarrels_r4)
+    arrived = data.draw(conflicting_r4)
     merge, reference = KernelR4(), ReferenceR4()
     for number, element in arrived:
         merge.take(f"r{number}", [element])

@@ -64,7 +64,7 @@ def test_any_cut_any_restart_is_valid_and_the_normal_form_at_its_ends(data):
 
 @pytest.mark.parametrize("name", ["kernel", "lanes"])
 @given(streams())
-def test_one_batch_says_each_event_once(name, stream):
+def test_one_batch_has_each_event_once(name, stream):
     """In one lane in the order of starts."""
     output = whole(testing.engine(name, "normalise", lanes=1), stream)
     history = normal_form(History.of(stream))
@@ -96,11 +96,11 @@ def test_each_element_changes_an_identity_once(stream):
     normalise = testing.engine("reference", "normalise")
     for element in stream:
         normalise.push("input", [element])
-        said = [out for out in normalise.cut() if not isinstance(out, Stable)]
-        assert not any(out.changes_nothing for out in said)
-        removed = {out.old_event.identity for out in said if isinstance(out, Adjust)}
-        brought = {out.event.identity for out in said if isinstance(out, Insert)}
-        gone = {o.old_event.identity for o in said if isinstance(o, Adjust) and o.is_removal}
+        emitted = [out for out in normalise.cut() if not isinstance(out, Stable)]
+        assert not any(out.changes_nothing for out in emitted)
+        removed = {out.old_event.identity for out in emitted if isinstance(out, Adjust)}
+        brought = {out.event.identity for out in emitted if isinstance(out, Insert)}
+        gone = {o.old_event.identity for o in emitted if isinstance(o, Adjust) and o.is_removal}
         assert not gone & brought
         assert gone <= removed
 
@@ -187,7 +187,7 @@ def test_erratum_x1_two_copies_of_one_plan_cut_their_results_differently(local_e
 
 
 def test_erratum_x1_without_normalise_instant_13_is_not_shared(local_engine):
-    """The plain merge cannot bring the two together: what erratum X1 says of it."""
+    """The plain merge cannot bring the two together: as erratum X1 states."""
     with local_engine("merge", case="r3", payload=NUMBERS) as merge:
         merge.push("2", "insert 0 5..14; stable 14")
         merge.cut()

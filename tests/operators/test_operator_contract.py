@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_driver import SCHEMA, batch_of, cuts, runs
-from merge_r4_driver import quarrels_r4
-from ordered_driver import ordered_quarrels
+from merge_r4_driver import conflicting_r4
+from ordered_driver import ordered_conflicts
 from state_store import Store
 from unary_laws import broken_streams, streams
 
@@ -42,7 +42,7 @@ from anabranch.testing.strategies import conflicting_arrivals, interleavings, re
 
 @dataclass(frozen=True)
 class Entry:
-    """An operator; what may come, and inputs that keep their promises and tell one history.
+    """An operator; what may come, and inputs that keep their promises and have one history.
 
     Both are strategies of (number of the input, element), in the order of arrival.
     `members`: inputs attach and detach.
@@ -72,7 +72,7 @@ def unary(of: Callable[..., Operator]) -> Entry:
 
 def union() -> Entry:
     valid = replicas(case=MergeCase.R4).flatmap(interleavings)
-    return Entry(UnionOperator(SCHEMA), quarrels_r4, valid, members=True)
+    return Entry(UnionOperator(SCHEMA), conflicting_r4, valid, members=True)
 
 
 POLICIES = [
@@ -83,12 +83,12 @@ POLICIES = [
     "promote=true",
 ]
 OPERATORS: dict[str, Entry] = {
-    "merge r0": merge(MergeCase.R0, ordered_quarrels(MergeCase.R0)),
-    "merge r1": merge(MergeCase.R1, ordered_quarrels(MergeCase.R1)),
-    "merge r2": merge(MergeCase.R2, ordered_quarrels(MergeCase.R2)),
+    "merge r0": merge(MergeCase.R0, ordered_conflicts(MergeCase.R0)),
+    "merge r1": merge(MergeCase.R1, ordered_conflicts(MergeCase.R1)),
+    "merge r2": merge(MergeCase.R2, ordered_conflicts(MergeCase.R2)),
     "merge r3": merge(MergeCase.R3, conflicting_arrivals()),
-    "merge r4": merge(MergeCase.R4, quarrels_r4),
-    "merge auto": merge(None, quarrels_r4),
+    "merge r4": merge(MergeCase.R4, conflicting_r4),
+    "merge auto": merge(None, conflicting_r4),
     **{
         f"merge r3 {policy}": merge(MergeCase.R3, conflicting_arrivals(), policy)
         for policy in POLICIES
@@ -173,7 +173,7 @@ def test_parts_since_a_mark_add_up_to_the_whole(name, data):
 @each_operator
 @given(st.data())
 def test_the_order_of_arrivals_does_not_matter(name, data):
-    """Of several inputs that tell one history; of one input, the parcels of a trigger."""
+    """Of several inputs that have one history; of one input, the parcels of a trigger."""
     entry = OPERATORS[name]
     arrived = data.draw(entry.valid)
     states = [entry.operator.empty() for _ in range(2)]

@@ -1,6 +1,6 @@
 """Streams for operators of one input, and the laws that hold of each such operator.
 
-A law is written once: `judge` says what the output must be after a prefix of the input.
+A law is written once: `judge` returns what the output must be after a prefix of the input.
 """
 
 from collections.abc import Callable, Sequence

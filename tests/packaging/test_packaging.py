@@ -27,7 +27,7 @@ class Built:
 
 
 def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program away from the checkout; what it says is shown if it fails."""
+    """Run a program away from the checkout; its output is shown if it fails."""
     environment = {
         k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}
     }

@@ -52,7 +52,7 @@ def test_a_report_after_a_stable_is_at_the_stable() -> None:
     assert [(mark.at, mark.label) for mark in track.bars[0].marks] == [(30, "3")]
 
 
-def test_late_reports_say_so_and_dropped_tuples_are_there() -> None:
+def test_late_reports_are_marked_and_dropped_tuples_are_there() -> None:
     tuples = [(1, 1), (6, 2), (2, 4), (20, 8), (3, 16)]
     late = engine("flink", lateness=3)
     (track,) = timeline([predict(late, 5, 5, tuples, "sum")], tuples).tracks
@@ -61,7 +61,7 @@ def test_late_reports_say_so_and_dropped_tuples_are_there() -> None:
     assert [(point.at, point.label) for point in track.dropped] == [(3, "16")]
 
 
-def test_a_tuple_out_of_order_says_when_it_came() -> None:
+def test_a_tuple_out_of_order_shows_when_it_came() -> None:
     tuples = [(1, 7), (6, 8), (2, 9)]
     points = timeline([predict("flink", 5, 5, tuples)], tuples).points
     assert [point.label for point in points] == ["7", "8", "9 #3"]

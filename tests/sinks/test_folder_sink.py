@@ -221,7 +221,7 @@ class KilledError(Exception):
 
 @contextmanager
 def killed_after(calls: int, *, links: bool) -> Iterator[None]:
-    """Every change of the disk counts; the one after so many does not happen."""
+    """Every change of the disk counts; the one after that number does not happen."""
     left = iter(range(calls))
 
     def no_link(*_: Any) -> None:

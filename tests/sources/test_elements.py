@@ -67,7 +67,7 @@ def test_what_a_worker_needs_can_be_sent_to_it(tmp_path):
     assert starts(read_file(*arguments)) == [[1]]
 
 
-def test_a_replica_column_tells_the_copies_apart(tmp_path):
+def test_a_replica_column_distinguishes_the_copies(tmp_path):
     write(tmp_path / "a.parquet", [1, 2, 3, 4], replica=["w", "e", None, "w"])
     found = [*scan(look(tmp_path))]
     named = {chunk.replica: chunk for chunk in found if len(chunk.rows)}
@@ -80,7 +80,7 @@ def test_a_replica_column_tells_the_copies_apart(tmp_path):
     assert starts(scan(look(tmp_path), replica="e")) == [[2]]
 
 
-def test_the_folder_of_an_inbox_names_the_replica_whatever_a_column_says(tmp_path):
+def test_the_folder_of_an_inbox_names_the_replica_whatever_a_column_has(tmp_path):
     write(tmp_path / "east" / "a.parquet", [1], replica=["other"])
     assert [chunk.replica for chunk in scan(look(tmp_path))] == ["east"]
 

@@ -1,4 +1,4 @@
-"""What a path holds, and what is said of a path that holds something else."""
+"""What a path holds, and the error of a path that holds something else."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_files_without_kind_are_a_reference_history(tmp_path):
     assert look(tmp_path).layout is Layout.REFERENCE
 
 
-def test_timestamps_are_told_from_numbers_in_a_reference_too(tmp_path):
+def test_timestamps_are_distinguished_from_numbers_in_a_reference_too(tmp_path):
     start = pa.array([1], pa.timestamp("ms"))
     write(tmp_path / "a.parquet", pa.table({"start": start, "end": start, "a": ["x"]}))
     assert look(tmp_path).time is TimeType.TIMESTAMP

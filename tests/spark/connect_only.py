@@ -34,15 +34,15 @@ def test_a_session_that_runs_is_used_again(spark: Any) -> None:
     check_session(spark)
 
 
-def test_each_trigger_is_told_to_who_started_it(spark: Any, tmp_path: Path) -> None:
+def test_each_trigger_is_reported_to_who_started_it(spark: Any, tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.generate(replicas=2)
     seen: list[dict[str, Any]] = []
 
-    def tell(totals: Totals) -> None:
+    def report(totals: Totals) -> None:
         seen.append(json.loads(json.dumps(totals.to_dict())))
 
-    query = place.prepare(lanes=2).start(spark, once=True, on_trigger=tell)
+    query = place.prepare(lanes=2).start(spark, once=True, on_trigger=report)
     query.wait()
     assert [one["triggers"] for one in seen] == list(range(1, len(seen) + 1))
     assert seen[-1]["rows"] == query.totals.rows > 0
@@ -50,7 +50,7 @@ def test_each_trigger_is_told_to_who_started_it(spark: Any, tmp_path: Path) -> N
     assert place.check().ok
 
 
-def test_what_is_raised_when_told_stops_the_query(spark: Any, tmp_path: Path) -> None:
+def test_what_a_callback_raises_stops_the_query(spark: Any, tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.generate(replicas=2)
 
@@ -63,11 +63,11 @@ def test_what_is_raised_when_told_stops_the_query(spark: Any, tmp_path: Path) ->
 
 
 def test_a_sink_that_is_a_function_runs_beside_the_server(spark: Any, tmp_path: Path) -> None:
-    here, told = os.getpid(), tmp_path / "told"
-    told.mkdir()
+    here, called = os.getpid(), tmp_path / "called"
+    called.mkdir()
 
     def note(df: Any, trigger: int) -> None:
-        (told / str(trigger)).write_text(f"{os.getpid()} {df.count()}")
+        (called / str(trigger)).write_text(f"{os.getpid()} {df.count()}")
 
     rows = [("insert", 1, 5, 1, "a"), ("stable", 9, None, 2, None)]
     schema = "kind string, start long, end long, seq long, name string"
@@ -82,8 +82,8 @@ def test_a_sink_that_is_a_function_runs_beside_the_server(spark: Any, tmp_path: 
         on_trigger=lambda totals: seen.append(totals.rows),
     )
     run.wait()
-    assert [path.name for path in told.iterdir()] == ["0"]
-    process, count = (told / "0").read_text().split()
+    assert [path.name for path in called.iterdir()] == ["0"]
+    process, count = (called / "0").read_text().split()
     assert (int(process) != here, count) == (True, "1")
     assert seen == [2]
 

@@ -80,7 +80,7 @@ def test_a_large_part_lies_alone_and_may_become_small() -> None:
     assert Bundles.read(values(parts))[1] == {"merge/a": b"y"}
 
 
-def test_values_are_stored_in_order_though_they_are_pressed_ahead() -> None:
+def test_values_are_stored_in_order_though_they_are_compressed_ahead() -> None:
     parts, held = Parts(), Bundles()
     large = {f"merge/large/{number}": bytes([number]) * 5_000 for number in range(9)}
     small = {f"merge/small/{number}": bytes([number]) * 700 for number in range(9)}

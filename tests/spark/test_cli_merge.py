@@ -190,7 +190,7 @@ def test_the_demo_ends_with_the_account_and_a_yes(run: Any, tmp_path: Path) -> N
     assert {path.name for path in kept.iterdir()} == {"inbox", "truth", "out", "checkpoint"}
 
 
-def test_the_demo_says_no_when_the_truth_is_another(
+def test_the_demo_fails_when_the_truth_is_another(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from anabranch.generator.workload import Workload

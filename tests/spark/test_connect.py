@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 CHOSEN = (
     "test_dataframes_spark.py::test_streams_run_as_one_query_with_several_sinks",
     "test_membership_spark.py::test_a_policy_detaches_in_all_lanes_at_the_next_trigger",
-    "test_progress_spark.py::test_a_started_merge_tells_every_trigger",
+    "test_progress_spark.py::test_a_started_merge_reports_every_trigger",
     "test_bad_input_spark.py::test_rows_that_are_no_elements_are_kept_and_the_rest_goes_on",
     "test_windows_run.py::test_a_stream_shows_what_predict_shows[coral8]",
     "connect_only.py",
@@ -81,7 +81,7 @@ def test_a_second_local_server_is_refused_with_what_to_do(
         connect.require_port({connect.BINDING: "0"})
 
 
-def test_addresses_of_servers_are_told_from_masters() -> None:
+def test_addresses_of_servers_are_distinguished_from_masters() -> None:
     assert connect.is_remote("sc://host:15002")
     assert not connect.is_remote("spark://host:7077")
     assert not connect.is_remote("local[2]")

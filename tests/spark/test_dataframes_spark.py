@@ -254,7 +254,7 @@ def test_a_restart_on_another_number_of_processors_keeps_the_lanes(
 
 
 def test_a_checkpoint_that_forgot_a_trigger_is_refused(spark: Any, tmp_path: Path) -> None:
-    """Spark would run the trigger anew on a state that has seen it, and lose its rows."""
+    """Spark would run the trigger again on a state that has seen it, and lose its rows."""
     merged = stream_of(spark, tmp_path)
     merged.start(tmp_path / "ck", once=True).wait()
     for log in ("offsets", "commits"):
@@ -291,7 +291,7 @@ def test_a_view_by_itself_keeps_what_it_does_not_show(spark: Any, tmp_path: Path
     assert sorted(row.reason[:12] for row in kept) == ["adjusts an e", "kind is 'ups"]
 
 
-def test_copies_told_apart_by_a_column_come_and_go(spark: Any, tmp_path: Path) -> None:
+def test_copies_distinguished_by_a_column_come_and_go(spark: Any, tmp_path: Path) -> None:
     """A column of any name; a replica that appears later is joining until it is attached."""
     schema = PLAIN.replace("seq", "number") + ", copy string"
     rows = [(*row, "east") for row in EAST[:2]]

@@ -15,7 +15,7 @@ from anabranch.spark.session import host
         ({"HOME": "/home/me"}, "/home/me/.cache/anabranch"),
     ],
 )
-def test_the_cache_folder_is_where_the_environment_says(
+def test_the_cache_folder_is_where_the_environment_has_it(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
 ) -> None:
     for name in ("ANABRANCH_CACHE_DIR", "XDG_CACHE_HOME"):
@@ -54,5 +54,5 @@ def test_a_heap_has_at_least_256_regions(heap: str, region: int) -> None:
 
 
 @pytest.mark.parametrize("heap", ["lots", "", "-1g", "1.5g"])
-def test_of_a_heap_that_is_no_size_nothing_is_said(heap: str) -> None:
+def test_a_heap_that_is_no_size_has_no_options(heap: str) -> None:
     assert host.heap_options(heap) == ""

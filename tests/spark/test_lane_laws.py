@@ -91,7 +91,7 @@ def test_a_replica_that_leaves_and_returns_in_one_trigger_takes_three_steps() ->
     assert runtime.totals.adds_up
 
 
-def test_what_a_replica_says_after_it_left_is_kept_as_violations() -> None:
+def test_what_a_replica_sends_after_it_left_is_kept_as_violations() -> None:
     runtime = Runtime(lane_spec("r3", 2))
     runtime.commit(runtime.parcels({"x": [Insert("a", 1, 9)], "y": []}))
     runtime.commit([*runtime.control("detach", "x"), *runtime.parcels({"y": []})])
@@ -101,7 +101,7 @@ def test_what_a_replica_says_after_it_left_is_kept_as_violations() -> None:
     assert runtime.totals.frontier is None
 
 
-def test_a_guarantee_that_is_told_later_lets_a_replica_join_in_all_lanes() -> None:
+def test_a_guarantee_that_is_declared_later_lets_a_replica_join_in_all_lanes() -> None:
     runtime = Runtime(lane_spec("r3", 3))
     runtime.commit(runtime.parcels({"x": [Insert("a", 1, 9), Stable(6)]}, guarantee=2**63 - 1))
     assert runtime.totals.frontier is None

@@ -1,4 +1,4 @@
-"""Every policy in lanes, while replicas come and go: what one lane says, and the truth.
+"""Every policy in lanes, while replicas come and go: what one lane emits, and the truth.
 
 No Spark here: `lanes_driver` plays its part, with attempts that fail and workers that are lost.
 """
@@ -58,29 +58,31 @@ class Script:
     log: int = 0
 
     def trigger(self) -> None:
-        """Some of them come, go, tell a guarantee and speak."""
+        """Some of them come, go, declare a guarantee and emit."""
         for one in self.runtimes:
             assert one.trigger == self.runtimes[0].trigger
-        said: list[tuple[str, Any]] = []
+        moves: list[tuple[str, Any]] = []
         for name in NAMES:
-            word = self.data.draw(st.sampled_from(["speak"] * 6 + ["attach", "detach", "tell"]))
-            said += self._one(name, word)
-        self.play(said)
+            word = self.data.draw(
+                st.sampled_from(["emit"] * 6 + ["attach", "detach", "declare"])
+            )
+            moves += self._one(name, word)
+        self.play(moves)
 
     def _one(self, name: str, word: str) -> list[tuple[str, Any]]:
         attached = name in self.left
-        if word in ("attach", "tell") or not attached:
+        if word in ("attach", "declare") or not attached:
             guarantee = self.data.draw(st.sampled_from([None, None, 3, 8, 2**63 - 1]))
-            if word != "tell" or not attached:
+            if word != "declare" or not attached:
                 shown = presentations(self.truth, case=self.shape)
                 self.left[name] = self.data.draw(shown)
                 self.numbers[name] = self.numbers.get(name, 0) + 1
-            return [("attach", (name, guarantee)), ("speak", self._piece(name))]
-        said = [("speak", self._piece(name))]
+            return [("attach", (name, guarantee)), ("emit", self._piece(name))]
+        moves = [("emit", self._piece(name))]
         if word == "detach":
             del self.left[name]
-            said.append(("detach", (name, None)))
-        return said
+            moves.append(("detach", (name, None)))
+        return moves
 
     def _piece(self, name: str) -> tuple[str, list[Element]]:
         rest = self.left[name]
@@ -88,15 +90,15 @@ class Script:
         self.left[name] = rest[size:]
         return name, rest[:size]
 
-    def play(self, said: list[tuple[str, Any]]) -> None:
+    def play(self, moves: list[tuple[str, Any]]) -> None:
         """One trigger of every runtime, with its own faults."""
         first = self.log
-        self.log += len(said) + 1
+        self.log += len(moves) + 1
         for runtime in self.runtimes:
             parcels: list[Any] = []
-            for log, (word, (name, what)) in enumerate(said, first):
+            for log, (word, (name, what)) in enumerate(moves, first):
                 base = {"attachment": self.numbers[name], "log": log}
-                if word == "speak":
+                if word == "emit":
                     parcels += runtime.parcels({name: what}, **base)
                 else:
                     parcels += runtime.control(word, name, guarantee=what, **base)
@@ -110,14 +112,14 @@ class Script:
                 check_stored(runtime, lane)
 
     def end(self) -> None:
-        """All that are there turn out to be complete, and say the rest."""
+        """All that are there turn out to be complete, and emit the rest."""
         whole = [name for name in NAMES if name in self.left]
         if not whole:
             self.play(self._one("r0", "attach"))
             whole = ["r0"]
         self.play([("attach", (name, None)) for name in whole])
         for name in whole:
-            self.play([("speak", (name, self.left[name]))])
+            self.play([("emit", (name, self.left[name]))])
         for runtime in self.runtimes:
             for lane in range(runtime.spec.lanes):
                 check_stored(runtime, lane)
@@ -140,7 +142,7 @@ def check_stored(runtime: Runtime, lane: int) -> None:
 
 
 def shared(runtime: Runtime) -> set[str]:
-    """What all lanes must say alike after the last trigger."""
+    """What all lanes must have in common after the last trigger."""
     return {
         json.dumps(
             [
@@ -155,7 +157,7 @@ def shared(runtime: Runtime) -> set[str]:
 
 @pytest.mark.parametrize("cases", CASES)
 @given(data=st.data())
-def test_lanes_say_what_one_lane_says_and_have_the_truth_in_the_end(
+def test_lanes_emit_what_one_lane_emits_and_have_the_truth_in_the_end(
     data: st.DataObject, cases: str
 ) -> None:
     case = data.draw(st.sampled_from(cases.split()))
@@ -190,7 +192,7 @@ def policy_runtime(text: str, case: str = "r3", lanes: int = 2) -> Runtime:
     return Runtime(lane_spec(case, lanes, policy=Policy.parse(text)))
 
 
-def test_a_quorum_holds_back_what_one_replica_says_in_every_lane() -> None:
+def test_a_quorum_holds_back_what_one_replica_has_in_every_lane() -> None:
     runtime = policy_runtime("inserts=quorum(1)")
     events = [Insert(name, 1, 9) for name in "abcdefgh"]
     runtime.commit(runtime.parcels({"x": events, "y": []}))
@@ -203,7 +205,7 @@ def test_a_quorum_holds_back_what_one_replica_says_in_every_lane() -> None:
 
 
 @pytest.mark.parametrize("case", ["r0", "r3", "r4", "auto"])
-def test_who_only_joins_raises_an_alarm_and_promotion_says_where_it_may_be_wrong(
+def test_who_only_joins_raises_an_alarm_and_promotion_shows_where_it_may_be_wrong(
     case: str,
 ) -> None:
     for text in ("default", "promote=true"):
@@ -228,7 +230,7 @@ def test_who_only_joins_raises_an_alarm_and_promotion_says_where_it_may_be_wrong
         assert_valid(runtime.output())
 
 
-def test_a_violation_in_one_lane_detaches_in_no_lane_before_the_log_says_so() -> None:
+def test_a_violation_in_one_lane_detaches_in_no_lane_before_the_log_does() -> None:
     """Lanes that detached by themselves would not agree on the frontier."""
     runtime = policy_runtime("violations=detach,inserts=leader")
     wrong = [Adjust("nobody", 1, 9, 4), Stable(5)]

@@ -79,7 +79,7 @@ def test_a_step_that_fails_leaves_no_copy() -> None:
     assert (runtime.warm.hits, runtime.warm.misses) == (1, 1)
 
 
-def test_only_so_many_lanes_are_kept_warm() -> None:
+def test_only_a_few_lanes_are_kept_warm() -> None:
     runtime = Runtime(lane_spec("r3", 3), WarmCopies(2))
     runtime.commit(runtime.parcels({"x": [A]}))
     runtime.commit(runtime.parcels({"x": [B]}))

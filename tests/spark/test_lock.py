@@ -1,4 +1,4 @@
-"""One driver at a time: who is second hears who is first; who is dead holds nothing."""
+"""One driver at a time: the second is rejected by name, and a dead one holds nothing."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ sys.stdin.read()
 """
 
 
-def test_the_second_is_told_who_is_first_until_it_is_killed(tmp_path: Path) -> None:
+def test_the_second_is_rejected_with_the_first_until_that_is_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -40,7 +40,7 @@ def test_the_second_is_told_who_is_first_until_it_is_killed(tmp_path: Path) -> N
     DriverLock(tmp_path).release()
 
 
-def test_a_file_that_says_nothing_is_no_obstacle(tmp_path: Path) -> None:
+def test_an_empty_file_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"pi')
     first = DriverLock(tmp_path)
     (tmp_path / FILE).write_text('{"pi')

@@ -71,9 +71,9 @@ def test_a_policy_detaches_in_all_lanes_at_the_next_trigger(spark: Any, place: P
     assert totals.adds_up
     files = sorted((place.output / "progress").iterdir())[1:]
     texts = [text for file in files for text in pq.read_table(file)["record"].to_pylist()]
-    told = [one for text in texts if (one := json.loads(text)["replicas"].get("y"))]
-    assert len(told) == 2, "one for each lane, in the trigger of the entry"
-    assert not any(one["attached"] for one in told)
+    shown = [one for text in texts if (one := json.loads(text)["replicas"].get("y"))]
+    assert len(shown) == 2, "one for each lane, in the trigger of the entry"
+    assert not any(one["attached"] for one in shown)
 
 
 @pytest.mark.spark
@@ -109,7 +109,7 @@ def test_a_policy_that_the_kernels_have_not_is_refused_by_name(place: Place) -> 
     assert place.prepare(policy="inserts=leader", case="r3").is_new
 
 
-def test_the_log_is_read_again_and_tells_only_what_is_new(tmp_path: Path) -> None:
+def test_the_log_is_read_again_and_has_only_what_is_new(tmp_path: Path) -> None:
     write(tmp_path / "inbox" / "x" / "1.parquet", A)
 
     def look() -> InboxWatch:

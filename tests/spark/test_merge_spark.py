@@ -320,10 +320,10 @@ def test_a_founder_that_speaks_late_is_known_from_the_beginning(
     totals = place.merge(spark)
     assert totals.replicas["r2"].joined
     assert place.check().ok
-    told = totals.replicas["r2"].buckets
-    assert told["absorbed"] + told["late"] == totals.replicas["r2"].rows
+    shown = totals.replicas["r2"].buckets
+    assert shown["absorbed"] + shown["late"] == totals.replicas["r2"].rows
     assert (
-        told["absorbed"] > told["late"]
+        shown["absorbed"] > shown["late"]
     )  # only phantoms that the others never showed are late
 
 

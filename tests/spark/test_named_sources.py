@@ -183,7 +183,7 @@ def test_a_release_that_has_no_names_is_named(
 
 @needs_names
 def test_a_replica_keeps_its_source(world: World) -> None:
-    """Else a source with another name would be read anew, and its rows doubled."""
+    """Else a source with another name would be read again, and its rows doubled."""
 
     def start(feed: Any) -> None:
         ab.merge(world.feed("east"), feed).start(world.root / "ck", once=True).wait()

@@ -40,7 +40,7 @@ def dependency(group: str, name: str, version: str) -> str:
 
 @pytest.fixture(scope="module")
 def tools() -> Path:
-    """A folder with `jars` and `venv`; made anew if it is not complete."""
+    """A folder with `jars` and `venv`; made again if it is not complete."""
     cache = Path(os.environ.get("ANABRANCH_CACHE_DIR", Path.home() / ".cache" / "anabranch"))
     place = cache / "tests" / "s3"
     done = place / "complete"

@@ -17,7 +17,7 @@ def totals(**frontiers):
 
 
 def looks(patience, now, seconds, state, unread=()):
-    """Look every second; when somebody is passed over, who, and after how many seconds."""
+    """Look every second; when a copy is passed over, who, and after how many seconds."""
     for second in range(1, seconds + 1):
         found = patience.look(now + second, state, unread)
         if found:

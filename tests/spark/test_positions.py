@@ -156,7 +156,7 @@ def test_rows_of_a_replica_that_returns_do_not_wait_for_the_log() -> None:
     assert names == ["a", "c", "d"]
 
 
-def test_a_replica_that_left_begins_anew() -> None:
+def test_a_replica_that_left_begins_again() -> None:
     lane = restarted([Positions({("east", "orders", 0): 7, ("west", "orders", 0): 7})])
     lane.forget("west")
     lane.take({"west": [Span("orders", 0, 9, 9)]})

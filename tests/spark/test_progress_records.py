@@ -51,7 +51,7 @@ RECORDS = st.builds(
 
 
 @given(RECORDS)
-def test_a_record_is_what_its_text_says(record: LaneRecord) -> None:
+def test_a_record_is_what_its_text_has(record: LaneRecord) -> None:
     assert LaneRecord.from_json(record.to_json()) == record
 
 

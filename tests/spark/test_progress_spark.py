@@ -1,4 +1,4 @@
-"""Progress of queries with a merge, as Spark tells it: our own start, and Spark's writers."""
+"""Progress of queries with a merge, as Spark reports it: our own start, and Spark's writers."""
 
 import threading
 import time
@@ -17,16 +17,16 @@ from anabranch.spark.progress import BUCKETS
 pytestmark = pytest.mark.spark
 
 
-class Told(list[dict[str, Any]]):
-    """What a listener heard; Spark tells it a little later."""
+class Seen(list[dict[str, Any]]):
+    """What a listener received; Spark calls it a little later."""
 
-    def hear(self, progress: dict[str, Any]) -> None:
+    def receive(self, progress: dict[str, Any]) -> None:
         self.append(progress)
 
 
 @contextmanager
 def listening(spark: Any, *listeners: Any) -> Iterator[None]:
-    """With these listeners, until they have heard of the end of the query in the block.
+    """With these listeners, until they have received the end of the query in the block.
 
     On Spark Connect the last one may not be removed before: Spark waits for ever for what is
     on its way to it (SPARK-59623).
@@ -42,7 +42,7 @@ def listening(spark: Any, *listeners: Any) -> Iterator[None]:
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802, ARG002
             ended.set()
 
-    added = [*listeners, Ended()]  # each is told after the one before it
+    added = [*listeners, Ended()]  # each is called after the one before it
     for one in added:
         spark.streams.addListener(one)
     try:
@@ -71,31 +71,31 @@ def require_whole(triggers: list[dict[str, Any]]) -> None:
     assert {one["standing"] for one in last["replicas"].values()} == {"ended"}
 
 
-def test_a_started_merge_tells_every_trigger(spark: Any, tmp_path: Path) -> None:
-    told = Told()
-    with listening(spark, ab.listener(told.hear)):
+def test_a_started_merge_reports_every_trigger(spark: Any, tmp_path: Path) -> None:
+    seen = Seen()
+    with listening(spark, ab.listener(seen.receive)):
         started = stream_of(spark, tmp_path).start(tmp_path / "ck", once=True)
         started.wait()
-    require_whole(told)
-    assert ab.progress(started) == ab.progress(started.query) == told[1:]
-    assert ab.progress(started.query.lastProgress) == told[1:]
-    assert started.totals.last.to_dict()["replicas"] == told[1]["replicas"]
+    require_whole(seen)
+    assert ab.progress(started) == ab.progress(started.query) == seen[1:]
+    assert ab.progress(started.query.lastProgress) == seen[1:]
+    assert started.totals.last.to_dict()["replicas"] == seen[1]["replicas"]
     assert started.silent("0 seconds") == []  # all have ended
 
 
-def test_a_view_that_spark_writes_itself_tells_it_too(spark: Any, tmp_path: Path) -> None:
+def test_a_view_that_spark_writes_itself_reports_it_too(spark: Any, tmp_path: Path) -> None:
     merged = stream_of(spark, tmp_path, quarantine=tmp_path / "apart")
-    told = Told()
+    seen = Seen()
 
     def fail(progress: dict[str, Any]) -> None:
         raise ValueError(progress)
 
-    with listening(spark, ab.listener(fail), ab.listener(told.hear)):
+    with listening(spark, ab.listener(fail), ab.listener(seen.receive)):
         stream = merged.final().writeStream.option("checkpointLocation", str(tmp_path / "ck"))
         query = stream.trigger(availableNow=True).start(str(tmp_path / "final"))
         query.awaitTermination()
-    require_whole(told)
-    assert ab.progress(query) == told[1:]
+    require_whole(seen)
+    assert ab.progress(query) == seen[1:]
 
 
 def test_while_nothing_comes_it_is_the_last_trigger_that_had_rows(

@@ -45,7 +45,7 @@ def test_a_run_is_recorded_once_and_compared_with_what_spark_committed(
         remote.find(folder)
 
 
-def test_a_checkpoint_that_somebody_else_began_is_rejected(spark: Any, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_user_is_rejected(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1")
     with pytest.raises(StateError, match=r"a checkpoint that ab\.merge did not begin"):

@@ -1,4 +1,4 @@
-"""A session is set up right, says what it cannot do, and leaves the process as it was."""
+"""A session is set up right, reports what it cannot do, and leaves the process as it was."""
 
 import os
 import stat
@@ -81,7 +81,7 @@ def test_a_running_session_with_other_settings_is_refused(
         (STATE_STORE, ROCKSDB.replace("RocksDB", "HDFSBacked"), ROCKSDB),
     ],
 )
-def test_a_session_that_cannot_carry_streams_is_told_what_to_set(
+def test_the_error_of_a_session_that_cannot_carry_streams_names_the_settings(
     spark: "SparkSession", name: str, wrong: str, right: str
 ) -> None:
     spark.conf.set(name, wrong)
@@ -95,7 +95,7 @@ def test_a_session_that_cannot_carry_streams_is_told_what_to_set(
     assert session() is spark
 
 
-def test_the_log_file_holds_what_spark_says(spark: "SparkSession") -> None:
+def test_the_log_file_holds_what_spark_logs(spark: "SparkSession") -> None:
     path = log_file()
     assert path is not None
 
@@ -185,29 +185,29 @@ print(first, first.stat().st_size > 0)
 
 
 @pytest.mark.process
-def test_what_spark_submit_was_told_wins_over_our_defaults(tmp_path: Path) -> None:
+def test_the_options_of_spark_submit_win_over_our_defaults(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from anabranch.cli.settings import load\n"
         "spark = load(folder=__import__('pathlib').Path('/')).start_session()\n"
         "names = ['spark.master', 'spark.ui.enabled', 'spark.sql.session.timeZone']\n"
-        "print('told', *map(spark.conf.get, names))\n"
+        "print('has', *map(spark.conf.get, names))\n"
     )
     import pyspark
 
     home = Path(pyspark.__file__).parent
-    told = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    shown = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     variables = {name: text for name, text in os.environ.items() if "ANABRANCH" not in name}
     variables |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     variables |= {"JAVA_HOME": str(java_home().path), "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(
-        [home / "bin" / "spark-submit", *told, program],
+        [home / "bin" / "spark-submit", *shown, program],
         capture_output=True,
         text=True,
         env=variables,
         check=False,
     )
-    assert "told local[1] false UTC" in ran.stdout, ran.stderr
+    assert "has local[1] false UTC" in ran.stdout, ran.stderr
 
 
 def test_sockets_of_workers_lie_where_only_the_user_can_enter() -> None:

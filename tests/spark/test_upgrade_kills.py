@@ -41,7 +41,7 @@ TRIGGERS = [
     {"x": [Insert("last", 20, 25), Stable(FOREVER)], "y": [Insert("e3", 3, 12)]},
 ]
 DONE = 2
-"""So many triggers were committed before the upgrade; a third was begun."""
+"""The number of triggers that were committed before the upgrade; a third was begun."""
 
 
 class Killed(BaseException):
@@ -49,7 +49,7 @@ class Killed(BaseException):
 
 
 class Killer:
-    """Lets so many changes of the disk below a folder happen, and no more."""
+    """Lets a number of changes of the disk below a folder happen, and no more."""
 
     CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.utime", "os.link")
 
@@ -265,7 +265,7 @@ def test_killed_while_the_former_generation_is_removed(world: World, tmp_path: P
     assert changes > 10
 
 
-def test_a_generation_without_a_commit_begins_anew_if_its_readers_began_too_late(
+def test_a_generation_without_a_commit_begins_again_if_its_readers_began_too_late(
     world: World,
 ) -> None:
     upgrade(world, 3)

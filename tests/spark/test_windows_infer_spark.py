@@ -1,7 +1,7 @@
 """infer on real Spark: its three output modes are found by probing alone.
 
 Each mode is recognised among all settings of the space, with its watermark delay; what cannot
-be told apart is as the model foretells.  The larger runs are deep.
+be distinguished is as the model predicts.  The larger runs are deep.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_update_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
 def test_complete_mode_is_found(quick: "SparkSession", tmp_path: Path) -> None:
     found = infer(spark_run(quick, tmp_path, "complete"), **FEW)
     assert found.like == ("spark-complete",)
-    # Nothing is late and nothing is let go: the delay means nothing.
+    # Nothing is late and nothing is released: the delay means nothing.
     assert set(values(found, "progress.delay")) == {0, 2, 5}
 
 

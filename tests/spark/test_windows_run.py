@@ -62,7 +62,7 @@ def cases(seed: int, count: int, longest: int = 5) -> dict[str, Triggers]:
 def expected(
     system: Engine, size: int, slide: int, agg: str, triggers: Triggers, until: int | None
 ) -> list[tuple[Any, ...]]:
-    """What predict says of the tuples that the engine takes, in the order it gets them."""
+    """What predict returns for the tuples that the engine takes, in the order it gets them."""
     tuples: list[Any] = []
     reached = None
     for number, rows in enumerate(triggers):
@@ -85,8 +85,8 @@ def collected(results: "DataFrame") -> dict[str, list[tuple[Any, ...]]]:
     found: dict[str, list[tuple[Any, ...]]] = {}
     for row in sorted(results.collect(), key=lambda row: row.seq):
         value = tuple(row.value) if isinstance(row.value, list) else row.value
-        told = (row.start, row.end, row.instant, value, row["count"], row.late, row.step)
-        found.setdefault(row.case, []).append(told)
+        record = (row.start, row.end, row.instant, value, row["count"], row.late, row.step)
+        found.setdefault(row.case, []).append(record)
     return found
 
 
@@ -111,7 +111,7 @@ def check_batch(spark: "SparkSession", system: Engine, seed: int, count: int) ->
     size, slide = sizes(system, chance)
     agg = chance.choice(["count", "sum", "avg", "min", "max", "collect"])
     made = cases(seed, count)
-    # A stable comes after all that was said, however far chance has gone (seed 1018: 98).
+    # A stable comes after all rows, however far chance has gone (seed 1018: 98).
     until = max(90, *(row[0] for some in made.values() for rows in some for row in rows))
     ran = ab.windows_run(
         table(spark, made),

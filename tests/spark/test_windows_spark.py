@@ -34,7 +34,7 @@ def generated(seed: int, triggers: int, delay: int) -> list[Arrival]:
             now += chance.choice([0, 0, 1, 2, 3, 5, 17])
             late = chance.choice([0, 0, 0, 1, delay, delay + 3, delay + 11])
             time = now if batch == place == 0 else now - late
-            # Each value is another power of two: a sum tells which tuples are in it.
+            # Each value is another power of two: a sum identifies the tuples in it.
             tuples.append(Arrival(time, 2 ** len(tuples), batch=batch))
     return tuples
 

@@ -11,7 +11,7 @@ CASES = """
 # All cases of one kind.
 
 # The second replica runs ahead and knows a shorter end;
-# merge must say so before it freezes.
+# merge must emit it before it freezes.
 replica 0 | insert a 3..9 | stable 5 |               |
 replica 1 |               |          | insert a 3..7 | stable 8
 out       | insert a 3..9 | stable 5 |               | adjust a 3..9->7; stable 8
@@ -36,7 +36,7 @@ def test_a_file_of_cases(write):
     assert first.name == "some.case:4"
     assert first.description == (
         "The second replica runs ahead and knows a shorter end; "
-        "merge must say so before it freezes."
+        "merge must emit it before it freezes."
     )
     assert [row.name for row in first.replicas] == ["0", "1"]
     assert first.out is not None

@@ -99,7 +99,7 @@ def test_who_is_detached_for_a_violation_may_attach_again(engine):
 
 
 @pytest.mark.parametrize("name", ["reference", "kernel", "lanes"])
-def test_violations_raise_where_the_policy_says_so(name):
+def test_violations_raise_where_the_policy_is_raise(name):
     merge = testing.engine(name, case="r3", policy="violations=raise")
     merge.push("east", "stable 4; insert a 1..2")
     with pytest.raises(ViolationError, match="insert a"):
@@ -135,7 +135,7 @@ def test_the_lanes_together_have_one_frontier_and_every_event_once():
 
 
 @pytest.mark.parametrize("operator", ["normalise", "cleanse"])
-def test_operators_of_one_input_say_the_same_on_every_engine(operator):
+def test_operators_of_one_input_emit_the_same_on_every_engine(operator):
     # Lanes of cleanse have frontiers of their own: its order is that of one lane.
     lanes = 1 if operator == "cleanse" else 2
     runs = {

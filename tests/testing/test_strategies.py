@@ -1,4 +1,4 @@
-"""Every presentation is a valid stream of its history; each option does what it says."""
+"""Every presentation is a valid stream of its history; each option does what it declares."""
 
 import pytest
 from hypothesis import Phase, find, given, settings

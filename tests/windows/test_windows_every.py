@@ -200,9 +200,9 @@ def test_beam_takes_a_tuple_at_the_very_limit_and_flink_does_not() -> None:
 
 
 def test_without_a_source_delay_only_stables_close_windows() -> None:
-    told = engine("flink").without_source_delay()
-    assert predict(told, 4, 4, [(1, 1), (9, 2)], "sum").values == ()
-    assert predict(told, 4, 4, [(1, 1), (9, 2), Stable(4)], "sum").values == (1,)
+    answer = engine("flink").without_source_delay()
+    assert predict(answer, 4, 4, [(1, 1), (9, 2)], "sum").values == ()
+    assert predict(answer, 4, 4, [(1, 1), (9, 2), Stable(4)], "sum").values == (1,)
 
 
 @pytest.mark.parametrize(

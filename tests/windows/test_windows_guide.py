@@ -1,4 +1,4 @@
-"""The guide prints what it says it prints."""
+"""The guide shows what its programs print."""
 
 import re
 import subprocess

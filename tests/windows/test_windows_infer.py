@@ -1,4 +1,4 @@
-"""infer on simulated engines: what it finds is right, and it says what it cannot find.
+"""infer on simulated engines: what it finds is right, and it reports what it cannot find.
 
 The simulated engines are the model itself with drawn settings: an engine is found if the
 settings found foretell its answers to inputs that were not asked.  Real Spark is in
@@ -31,7 +31,7 @@ VALUE = frozenset({"value"})
 ALL = frozenset(FIELDS)
 
 
-def box(made: Engine, agg: str = "sum", by: Any = "time", *, tells: bool = False) -> Any:
+def box(made: Engine, agg: str = "sum", by: Any = "time", *, places: bool = False) -> Any:
     """A black box that is the model inside; it refuses what that engine refuses."""
 
     def run(tuples: Given, size: int, slide: int) -> list[Any] | None:
@@ -39,7 +39,7 @@ def box(made: Engine, agg: str = "sum", by: Any = "time", *, tells: bool = False
             results = run_query(made, Query(size, slide, agg, by), tuples).results
         except (InputError, UsageError):
             return None
-        if not tells:
+        if not places:
             return [one.value for one in results]
         names = ("value", "start", "end", "step")
         return [{name: getattr(one, name) for name in names} for one in results]
@@ -59,9 +59,9 @@ def differences(found: Engine, true: Engine, kinds: Kinds, seed: int) -> int:
     count = 0
     for _ in range(40):
         probe = make_probe(random, kinds)
-        told, wanted = (predicted(one, probe, "sum", "time") for one in (found, true))
+        answer, wanted = (predicted(one, probe, "sum", "time") for one in (found, true))
         if wanted is not None:
-            count += told is None or answer_of(told, VALUE) != answer_of(wanted, VALUE)
+            count += answer is None or answer_of(answer, VALUE) != answer_of(wanted, VALUE)
     return count
 
 
@@ -96,12 +96,12 @@ def test_a_coarse_engine_stands_for_its_fine_ones_while_tuples_are_in_order(
 ) -> None:
     fine = data.draw(st.sampled_from(list(SPACE.fine(coarse))))
     probe = make_probe(Random(data.draw(st.integers(0, 10_000))), Kinds())
-    told, wanted = (predicted(one, probe, "sum", "time") for one in (coarse, fine))
+    answer, wanted = (predicted(one, probe, "sum", "time") for one in (coarse, fine))
     if wanted is None:
-        assert told is None
+        assert answer is None
     else:
-        assert told is not None
-        assert answer_of(told, ALL) == answer_of(wanted, ALL)
+        assert answer is not None
+        assert answer_of(answer, ALL) == answer_of(wanted, ALL)
 
 
 def test_fine_engines_are_all_of_the_space_and_each_comes_once() -> None:
@@ -135,7 +135,7 @@ def test_a_known_engine_is_recognised(name: str, like: set[str]) -> None:
 def test_settings_of_a_known_engine_are_found_too() -> None:
     space = Space(offsets=(0, 3), delays=(0, 1, 4), latenesses=(0, 3))
     true = engine("flink", delay=4, lateness=3, offset=3)
-    found = infer(box(true, tells=True), space=space, search=96)
+    found = infer(box(true, places=True), space=space, search=96)
     assert "flink" in found.like
     for name, value in (("delay", 4), ("lateness", 3)):
         assert found.parameter(f"progress.{name}").values == (value,)
@@ -162,7 +162,7 @@ def test_without_batches_the_batch_driven_tick_is_that_of_tuples() -> None:
     assert set(found.parameter("tick").values) == {"tuple", "batch"}
 
 
-def test_an_average_tells_as_much_as_a_sum() -> None:
+def test_an_average_distinguishes_as_much_as_a_sum() -> None:
     found = infer(box(engine("coral8"), agg="avg"), agg="avg", search=96)
     assert found.like == ("coral8",)
 
@@ -235,7 +235,7 @@ def test_an_engine_that_now_and_then_loses_a_result_is_asked_more_often() -> Non
     assert 0.5 < found.parameter("tick").confidence <= 1
 
 
-def test_an_answer_without_a_majority_tells_nothing() -> None:
+def test_an_answer_without_a_majority_settles_nothing() -> None:
     random = Random(1)
     found = infer(lambda *_: [random.random()], most=60, space=Space(windows=("active",)))
     assert not any(one.decided for one in found.asked)
@@ -251,11 +251,11 @@ def test_the_same_seed_asks_the_same() -> None:
     assert json.loads(json.dumps(runs[0].to_dict())) == runs[0].to_dict()
 
 
-def test_what_a_probe_told_is_in_the_record() -> None:
+def test_what_a_probe_ruled_out_is_in_the_record() -> None:
     found = infer(box(engine("coral8")), late=False, search=32, confirm=8)
     assert [one.number for one in found.asked] == list(range(1, len(found.asked) + 1))
-    told = {name for one in found.asked for name in one.narrowed}
-    assert {"windows", "tick", "report.content_change", "start.anchor"} <= told
+    answer = {name for one in found.asked for name in one.narrowed}
+    assert {"windows", "tick", "report.content_change", "start.anchor"} <= answer
     assert found.confirmed == 8
     # 0.05 to the power of 1/8 is 0.6877: eight agreeing probes leave 31 % at most.
     assert found.differs_at_most == pytest.approx(0.3123, abs=1e-4)

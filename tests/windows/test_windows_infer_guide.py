@@ -1,4 +1,4 @@
-"""The guide to infer, translate and choose prints what it says it prints."""
+"""The guide to infer, translate and choose shows what its programs print."""
 
 import re
 import subprocess

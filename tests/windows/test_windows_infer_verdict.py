@@ -73,13 +73,13 @@ def test_flink_with_a_lateness_that_was_not_tried_is_not_streambase() -> None:
     }
 
 
-def test_who_is_out_without_an_answer_is_told_with_the_reason() -> None:
+def test_settings_without_an_answer_are_listed_with_the_reason() -> None:
     found = quick(box(engine("flink", lateness=4)))
     reason = "it shows one window at a time, which needs tuples in order of time"
-    out = [told for one in found.asked for told in one.unanswered if told.reason == reason]
+    out = [reply for one in found.asked for reply in one.unanswered if reply.reason == reason]
     assert sum(one.settings for one in out) > 0
     assert f"since {reason}; known: " in str(found)
-    plain = [told for one in found.to_dict()["asked"] for told in one["unanswered"]]
+    plain = [reply for one in found.to_dict()["asked"] for reply in one["unanswered"]]
     assert {"reason": reason, "settings": out[0].settings, "like": list(out[0].like)} in plain
 
 
@@ -94,7 +94,7 @@ def test_why_not_names_the_first_probe_against_an_engine() -> None:
     assert coral8 is not None
     assert coral8.startswith("another answer to probe 1: ")
     assert " instead of " in coral8
-    # The engine tells values alone, so nothing else is held against another.
+    # The engine returns values alone, so nothing else is held against another.
     assert " at step " not in coral8
 
 
@@ -120,9 +120,9 @@ def test_who_is_left_gives_every_answer_that_the_engine_gave(true: Engine, seed:
             continue
         wanted = answer_of(one.answer, found.compared)
         for left in found.engines:
-            told = predicted(left, one.probe, "sum", "time")
-            assert told is not None
-            assert answer_of(told, found.compared) == wanted
+            reply = predicted(left, one.probe, "sum", "time")
+            assert reply is not None
+            assert answer_of(reply, found.compared) == wanted
     assert (true in found.engines) == (true in CANDIDATES)
 
 
@@ -147,15 +147,15 @@ def test_what_is_settled_lists_the_values_tried() -> None:
     assert str(lateness) == "progress.lateness: 2 (settled; tried -, 0, 2, 5)"
     assert set(delay.tried) == {"-", 0}
     assert str(lateness) in str(found).splitlines()
-    told = {one["name"]: one["tried"] for one in found.to_dict()["parameters"]}
-    assert told["progress.lateness"] == list(lateness.tried)
+    reply = {one["name"]: one["tried"] for one in found.to_dict()["parameters"]}
+    assert reply["progress.lateness"] == list(lateness.tried)
     # Nothing is left out: what was tried is what the space has.
     for name in PARAMETERS:
         wanted = {settings_of(one)[name] for one in CANDIDATES}
         assert name == "progress.lateness" or set(found.parameter(name).tried) == wanted
 
 
-def test_one_value_that_alone_was_tried_is_told_so() -> None:
+def test_one_value_that_alone_was_tried_is_listed() -> None:
     space = replace(SMALL, windows=("every",))
     found = quick(box(engine("flink")), space=space)
     assert str(found.parameter("progress.delay")) == (
@@ -164,7 +164,7 @@ def test_one_value_that_alone_was_tried_is_told_so() -> None:
     assert found.parameter("progress.delay").confidence == 0
 
 
-def test_where_nothing_fits_the_numbers_tried_are_told() -> None:
+def test_where_nothing_fits_the_numbers_tried_are_listed() -> None:
     found = quick(box(engine("flink", lateness=4)))
     assert str(found).splitlines()[-1] == (
         "other numbers may fit; tried start.offset 0; report.period 1; progress.delay 0; "
@@ -205,9 +205,9 @@ def test_one_run_that_differs_is_reported_and_settles_nothing(wrong: int, seed: 
     assert found.parameter("windows").seen == "likely"
     assert "(settled" not in str(found)
     assert str(differ) in str(found).splitlines()
-    (told,) = found.to_dict()["disagreements"]
-    assert len(told["answers"]) == 2
-    assert told["size"] == differ.probe.size
+    (reply,) = found.to_dict()["disagreements"]
+    assert len(reply["answers"]) == 2
+    assert reply["size"] == differ.probe.size
 
 
 def test_a_very_noisy_engine_is_not_reported_probe_by_probe() -> None:
@@ -246,7 +246,7 @@ def test_recordings_of_one_input_that_differ_are_reported() -> None:
     )
     assert not found.fits
     assert "1 at step 2 (1 run) but 1 at step 2, 2 at step 2 (1 run)" in str(found)
-    # What only one of them tells is no contradiction.
+    # A field that only one of them has is no contradiction.
     assert not infer(
         recorded=[Recorded(4, 4, tuples, one), Recorded(4, 4, tuples, [1])],
         space=SMALL,

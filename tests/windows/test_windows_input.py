@@ -1,4 +1,4 @@
-"""What cannot be meant is refused, and the message says what to do."""
+"""What cannot be meant is refused, and the message names the remedy."""
 
 import pytest
 

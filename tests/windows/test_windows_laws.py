@@ -1,4 +1,4 @@
-"""Laws of the model: it is its own formulas, said slowly; and what must not matter does not."""
+"""Laws of the model: its own formulas, computed slowly; and what must not matter does not."""
 
 import math
 from itertools import groupby

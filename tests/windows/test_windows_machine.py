@@ -189,10 +189,10 @@ def test_what_comes_out_of_order_is_kept_and_the_rest_is_as_if_it_had_not_come(
 
 
 @given(every_window(), QUERIES, in_any_order(), st.data())
-def test_each_tuple_is_in_each_of_its_windows_or_told_to_be_late(
+def test_each_tuple_is_in_each_of_its_windows_or_is_late(
     system: Engine, query: Query, items: list[Arrival | Stable], data: st.DataObject
 ) -> None:
-    """With every window shown at the end, tuples shown and tuples told late are all of them."""
+    """With every window shown at the end, each tuple is shown or listed as late."""
     rows = [one for one in items if isinstance(one, Arrival)]
     if not rows:
         return

@@ -35,34 +35,34 @@ def long_probe(seed: int, count: int, *, late: bool) -> Probe:
     others=st.lists(st.sampled_from(FINE), max_size=12),
     seed=st.integers(0, 10_000),
     late=st.booleans(),
-    told=st.sets(st.sampled_from(FIELDS[1:])),
+    answer=st.sets(st.sampled_from(FIELDS[1:])),
 )
-def test_settings_are_left_exactly_if_the_model_says_the_same(
-    true: Engine, others: list[Engine], seed: int, late: bool, told: set[str]
+def test_settings_are_left_exactly_if_the_model_predicts_the_same(
+    true: Engine, others: list[Engine], seed: int, late: bool, answer: set[str]
 ) -> None:
     probe = (
         long_probe(seed, 70, late=late)
         if seed % 2
         else make_probe(Random(seed), Kinds(late=late, stables=True))
     )
-    fields = frozenset({"value", *told})
+    fields = frozenset({"value", *answer})
     shown = foretold(true, probe, "sum", "time") or ()
-    said = {one: foretold(one, probe, "sum", "time") for one in others}
+    modelled = {one: foretold(one, probe, "sum", "time") for one in others}
     same = [
         one
-        for one, results in said.items()
+        for one, results in modelled.items()
         if results is not None and answer_of(results, fields) == answer_of(shown, fields)
     ]
     query = Query(probe.size, probe.slide, "sum")
-    assert agreeing(list(said), probe, shown, fields, query) == same
+    assert agreeing(list(modelled), probe, shown, fields, query) == same
     silent = Silent(probe, query)
-    assert [silent.why(one) is not None for one in said] == [
-        results is None for results in said.values()
+    assert [silent.why(one) is not None for one in modelled] == [
+        results is None for results in modelled.values()
     ]
 
 
 @pytest.mark.parametrize("name", ["coral8", "spark-update", "flink", "kafka-streams"])
-def test_a_long_run_tells_what_the_engine_is_like(name: str) -> None:
+def test_a_long_run_shows_what_the_engine_is_like(name: str) -> None:
     probe = long_probe(3, 120, late=name != "coral8")
     results = predict(name, 5, 2, probe.tuples, "sum").results
     rows = [{"value": one.value, "start": one.start, "step": one.step} for one in results]
@@ -73,7 +73,7 @@ def test_a_long_run_tells_what_the_engine_is_like(name: str) -> None:
     assert str(found).startswith(f"{len(found.engines)} settings fit, after 1 recording\n")
 
 
-def test_the_run_that_is_proposed_tells_more_until_none_is_left_to_propose() -> None:
+def test_the_run_that_is_proposed_narrows_down_until_none_is_left_to_propose() -> None:
     true = engine("spark-append", delay=2)
     recorded: list[Recorded] = []
     first = Recorded(4, 4, [(1, 1), (6, 2)], [1])
@@ -115,15 +115,15 @@ def test_a_recording_counts_beside_an_engine_that_is_run() -> None:
     assert "after 1 recording and " in str(found)
 
 
-def test_what_is_left_is_told_in_words_and_for_programs() -> None:
+def test_what_is_left_is_listed_in_words_and_for_programs() -> None:
     found = infer(recorded=[Recorded(4, 4, [(1, 1), (6, 2)], [1])], space=SMALL)
     assert f"not distinguished: {len(found.engines)} settings that differ in" in str(found)
-    told = found.to_dict()
-    assert len(told["alike"]) == len(found.engines)
+    answer = found.to_dict()
+    assert len(answer["alike"]) == len(found.engines)
     # Each is another one: the parameters that are listed are all in which they differ.
-    assert len({tuple(one.values()) for one in told["alike"]}) == len(found.engines)
-    assert set(told["alike"][0]) == set(found.ambiguous)
-    assert set(told["next_probe"]) == {"size", "slide", "tuples"}
+    assert len({tuple(one.values()) for one in answer["alike"]}) == len(found.engines)
+    assert set(answer["alike"][0]) == set(found.ambiguous)
+    assert set(answer["next_probe"]) == {"size", "slide", "tuples"}
 
 
 def test_recordings_that_cannot_be_meant() -> None:

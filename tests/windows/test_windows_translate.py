@@ -1,4 +1,4 @@
-"""translate: what it says is the same is the same, what differs has a smallest stream."""
+"""translate: what it calls the same is the same, what differs has a smallest stream."""
 
 import json
 from random import Random
@@ -92,7 +92,7 @@ def test_what_is_the_same_on_small_streams_is_the_same_on_others(
         assert run_query(one.engine, one.query, ended).values == wanted
 
 
-def test_a_candidate_that_refuses_the_query_says_why() -> None:
+def test_a_candidate_that_rejects_the_query_has_a_reason() -> None:
     found = translate(Query(2, 5), "flink", "spark-append")
     assert any(one.refused and "slide above the size" in one.refused for one in found.differ)
     assert len(found.candidates) == len(found.same) + len(found.differ)
@@ -112,7 +112,7 @@ def test_windows_can_be_compared_too() -> None:
     assert same.same[0].query == query
 
 
-def test_how_far_it_was_looked_at_is_told() -> None:
+def test_how_far_it_was_searched_is_shown() -> None:
     found = translate(Query(3, 3), "streambase", "flink", inputs=Inputs(tuples=2, most=10_000))
     assert found.checked.tuples == 2
     assert found.checked.times == (0, 1, 2, 3, 4, 5, 6)

@@ -70,7 +70,7 @@ def source_jars() -> list[Path]:
 def broker(folder: Path, *, partitions: int = 1) -> Iterator[Broker]:
     """A broker that keeps its log in the folder, and ends with the block.
 
-    A topic that is written for the first time has so many partitions.
+    A topic that is written for the first time has this number of partitions.
     """
     jars = CACHE / "broker"
     if not list(jars.glob("kafka_2.13-*.jar")):

@@ -45,7 +45,7 @@ class Session:
             only = None  # too early: there is no JVM yet
         _strike(pid for pid, name in members.items() if name.startswith(only or ""))
         while only is None and (left := self.members()):
-            _strike(left)  # born while the others died
+            _strike(left)  # started while the others died
             time.sleep(0.05)
         self.wait(300)
 

@@ -40,7 +40,7 @@ class Cluster:
         here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self._here = here
         master = self._start("master.Master", *here)
-        self.url = self._said(master, re.compile(r"Starting Spark master at (spark://\S+)"))
+        self.url = self._wait_for(master, re.compile(r"Starting Spark master at (spark://\S+)"))
 
     def _start(self, what: str, *words: str) -> Session:
         log = self.root / f"{what.lower()}-{len(self.started)}.log"
@@ -53,7 +53,7 @@ class Cluster:
         size = ("--cores", "1", "--memory", "1g")
         work = ("--work-dir", str(self.root / f"work-{len(self.started)}"))
         worker = self._start("worker.Worker", *self._here, *size, *work, self.url)
-        self._said(worker, re.compile(r"(Successfully registered with master)"))
+        self._wait_for(worker, re.compile(r"(Successfully registered with master)"))
         self.workers.append(worker)
 
     def executors(self, worker: Session) -> int:
@@ -61,7 +61,7 @@ class Cluster:
         return sum(name.startswith("java") for name in worker.members().values()) - 1
 
     @staticmethod
-    def _said(session: Session, words: re.Pattern[str]) -> str:
+    def _wait_for(session: Session, words: re.Pattern[str]) -> str:
         until = time.monotonic() + 300
         while time.monotonic() < until and session.process.poll() is None:
             found = words.search(session.log.read_text(errors="replace"))

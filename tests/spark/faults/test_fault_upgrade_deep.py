@@ -24,7 +24,7 @@ def run_of(scene: Scene) -> runs.Run:
 
 
 def until_it_writes(scene: Scene, session: Session) -> None:
-    """Wait until an upgrade has begun to build the next generation, anew."""
+    """Wait until an upgrade has begun to build the next generation, again."""
     target = runs.generation_folder(scene.place.checkpoint, run_of(scene).generation + 1)
     before = target.stat().st_ctime_ns if target.exists() else 0
     began = time.monotonic()

@@ -12,7 +12,7 @@ from anabranch.errors import StateError
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
-def test_a_new_replica_is_found_silence_is_told_and_a_killed_jvm_is_our_error(
+def test_a_new_replica_is_found_silence_is_reported_and_a_killed_jvm_is_our_error(
     spark: Any, scene: MakeScene
 ) -> None:
     here = scene(9)
@@ -31,10 +31,10 @@ def test_a_new_replica_is_found_silence_is_told_and_a_killed_jvm_is_our_error(
         time.sleep(0.05)
     session.kill("java")
     here.counts.kills += 1
-    said = session.log.read_text()
-    assert session.process.returncode == 3, said
-    assert "py4j" not in said.lower()
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    printed = session.log.read_text()
+    assert session.process.returncode == 3, printed
+    assert "py4j" not in printed.lower()
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     assert lines[-1]["error"] == "run"
     assert "(the JVM) is gone: killed, or out of memory" in lines[-1]["message"]
     assert set(lines[0]["replicas"]) == {"r0", "r1"}
