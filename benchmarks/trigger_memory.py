@@ -4,7 +4,8 @@
 
 Three replicas with rows of 100 bytes, 200,000 live events.  Memory is what the processes of the
 command have together (Pss: pages that several of them share count once), looked at five times a
-second.  The first size is also merged in one trigger: rows per second are compared with that.
+second; `at_peak_mb` has them by process: Java, the driver's Python, Spark's workers.  The first
+size is also merged in one trigger: rows per second are compared with that.
 """
 
 import os
@@ -27,12 +28,12 @@ def feed_of(millions: int) -> Feed:
     return Feed(rows=ROWS, turns=turns, live=200_000, payload=100)
 
 
-def merge(inbox: Path, *options: str) -> dict[str, float]:
+def merge(inbox: Path, *options: str) -> dict[str, Any]:
     """Seconds and peak megabytes of one run."""
     with tempfile.TemporaryDirectory(prefix="trigger_memory_") as name:
         places = ["--output", f"{name}/out", "--checkpoint", f"{name}/ck", *options]
         command = [sys.executable, "-m", "anabranch", "merge", str(inbox), "--once", *places]
-        begin, peak = time.monotonic(), 0
+        begin, peak = time.monotonic(), dict[str, int]()
         process = subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
@@ -40,25 +41,34 @@ def merge(inbox: Path, *options: str) -> dict[str, float]:
             start_new_session=True,
         )
         while process.poll() is None:
-            peak = max(peak, memory_of(process.pid))
+            peak = max(peak, memory_of(process.pid), key=lambda by: sum(by.values()))
             time.sleep(0.2)
         if process.returncode:
             message = f"{' '.join(command)} ended with {process.returncode}"
             raise SystemExit(message)
-        return {"seconds": time.monotonic() - begin, "peak_mb": peak / 2**20}
+        by_process = {who: round(size / 2**20) for who, size in peak.items()}
+        seconds, total = time.monotonic() - begin, sum(peak.values()) / 2**20
+        return {"seconds": seconds, "peak_mb": total, "at_peak_mb": by_process}
 
 
-def memory_of(session: int) -> int:
-    """Bytes of all processes of a session."""
-    total = 0
+def memory_of(session: int) -> dict[str, int]:
+    """Bytes of all processes of a session, by what they are."""
+    found = {"java": 0, "driver": 0, "workers": 0}
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and os.getsid(int(entry.name)) == session:
                 lines = (entry / "smaps_rollup").read_text().splitlines()
-                total += sum(int(li.split()[1]) << 10 for li in lines if li.startswith("Pss:"))
+                is_java = (entry / "comm").read_text().strip() == "java"
+                is_driver = int(entry.name) == session
+                who = "java" if is_java else "driver" if is_driver else "workers"
+                found[who] += sum(_bytes(li) for li in lines if li.startswith("Pss:"))
         except OSError:  # it ended while we looked
             continue
-    return total
+    return found
+
+
+def _bytes(line: str) -> int:
+    return int(line.split()[1]) << 10
 
 
 def measure(millions: int, *, in_one: bool) -> dict[str, Any]:

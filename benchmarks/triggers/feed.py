@@ -24,6 +24,9 @@ UNIT = 1_000
 ORIGIN = 1_000_000_000
 """The start of the first event; at 0 Spark's first watermark would call it late."""
 
+BLOCK = 10_000
+"""Events whose texts are made at once."""
+
 _INSERT, _ADJUST = 0, 1
 
 
@@ -60,13 +63,13 @@ class Feed:
         end = self._end(np.arange(count))
         changed = event[kind == _ADJUST]
         end[changed] = self._shorter(changed)
-        columns = {"start": start_of(np.arange(count)), "end": end, **self._payload(count)}
-        return pa.table(columns)
+        columns = {"start": start_of(np.arange(count)), "end": end}
+        return _append(pa.table(columns), self._payload(0, count))
 
     def write(self, folder: Path) -> None:
-        """All files, below `folder/NAME/`."""
+        """All files, below `folder/NAME/`; payloads are made file by file."""
         kind, event = self._elements()
-        payload = pa.table(self._payload(int((kind == _INSERT).sum())))
+        inserts = int((kind == _INSERT).sum())
         for number, name in enumerate(NAMES):
             (folder / name).mkdir(parents=True)
             order = self._order(len(kind), number)
@@ -79,8 +82,8 @@ class Feed:
                 first = max(0, turn * self.rows - lag)
                 after = (turn + 1) * self.rows - lag
                 mine = order[first:after]
-                stable = least[after] if after < len(least) else start_of(len(payload))
-                table = self._table(kind[mine], event[mine], payload, int(stable), first)
+                stable = least[after] if after < len(least) else start_of(inserts)
+                table = self._table(kind[mine], event[mine], int(stable), first)
                 _write(table, folder / name / f"{turn:06d}.parquet")
             _write(_last(table.schema), folder / name / f"{self.turns:06d}.parquet")
 
@@ -108,17 +111,23 @@ class Feed:
         chance = np.random.default_rng([self.seed, number])
         return np.argsort(np.arange(total) // run + chance.random(total), kind="stable")
 
-    def _payload(self, count: int) -> dict[str, pa.Array]:
-        ids = np.arange(count)
+    def _payload(self, first: int, after: int) -> pa.Table:
+        """The payload columns of a range of events."""
+        ids = np.arange(first, after)
         columns = {"id": pa.array(ids * 2_654_435_761), "value": pa.array(ids % 400)}
         if self.payload:
-            chance = np.random.default_rng(self.seed)
-            size = count * self.payload
-            letters = (chance.integers(0, 256, size, np.uint8) & 31) + ord("A")
-            offsets = np.arange(count + 1, dtype=np.int32) * self.payload
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
-            columns["data"] = pa.Array.from_buffers(pa.string(), count, buffers)
-        return columns
+            blocks = [self._letters(b) for b in range(first // BLOCK, -(-after // BLOCK))]
+            begin = first - first // BLOCK * BLOCK
+            columns["data"] = pa.chunked_array(blocks).slice(begin, len(ids))
+        return pa.table(columns)
+
+    def _letters(self, block: int) -> pa.Array:
+        """The texts of a block of events: the same in every file that has one of them."""
+        chance = np.random.default_rng([self.seed, block])
+        letters = (chance.integers(0, 256, BLOCK * self.payload, np.uint8) & 31) + ord("A")
+        offsets = np.arange(BLOCK + 1, dtype=np.int32) * self.payload
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
+        return pa.Array.from_buffers(pa.string(), BLOCK, buffers)
 
     def _end(self, event: np.ndarray) -> np.ndarray:
         return start_of(event + self.live)
@@ -126,9 +135,7 @@ class Feed:
     def _shorter(self, event: np.ndarray) -> np.ndarray:
         return start_of(event + self.live - self.live // 4)
 
-    def _table(
-        self, kind: np.ndarray, event: np.ndarray, payload: pa.Table, stable: int, first: int
-    ) -> pa.Table:
+    def _table(self, kind: np.ndarray, event: np.ndarray, stable: int, first: int) -> pa.Table:
         adjust = kind == _ADJUST
         end = np.where(adjust, self._shorter(event), self._end(event))
         words = pa.array(["insert", "adjust"]).take(pa.array(kind))
@@ -139,12 +146,18 @@ class Feed:
             "old_end": pa.array(self._end(event), mask=~adjust),
             "seq": pa.array(np.arange(first, first + len(kind)) * 2),
         }
-        presented = pa.table(columns)
-        for name in payload.column_names:
-            presented = presented.append_column(name, payload[name].take(pa.array(event)))
+        least = int(event.min())
+        payload = self._payload(least, int(event.max()) + 1).combine_chunks()
+        presented = _append(pa.table(columns), payload.take(pa.array(event - least)))
         return pa.concat_tables(
             [presented, _stable(presented.schema, stable, 2 * (first + len(kind)) - 1)]
         )
+
+
+def _append(table: pa.Table, more: pa.Table) -> pa.Table:
+    for name in more.column_names:
+        table = table.append_column(name, more[name])
+    return table
 
 
 def _stable(schema: pa.Schema, time: int | None, seq: int) -> pa.Table:
