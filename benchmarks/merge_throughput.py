@@ -1,7 +1,7 @@
 """Merge R3 against a plain distinct of the same rows and against its own reference; R0 to R4;
 R4 with several events per identity; normalise and cleanse.
 
-    make bench FIG=merge_throughput      needs the dependency group `bench` (polars, duckdb)
+    make bench FIG=merge_throughput
 
 A distinct forgets nothing, orders nothing, corrects nothing and keeps no promises: it is the
 least that has to be done to rows that come several times.  It sees all rows at once; merge sees

@@ -4,7 +4,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from test_dataframes_spark import PLAIN, TRUTH, history, stream_of
@@ -52,6 +54,8 @@ def test_a_downstream_stream_reads_each_row_once_though_a_trigger_is_repeated(
     assert [piece.last for piece in pieces_in(elements)] == [0]
     downstream(spark, tmp_path)
     before = spark.read.parquet(str(tmp_path / "seen")).count()
+    assert pl.read_parquet(elements / "*.parquet").height == before  # not what waits
+    assert len(rows_in_duckdb(elements)) == before
     start()
     downstream(spark, tmp_path)
     seen = spark.read.parquet(str(tmp_path / "seen")).collect()
@@ -63,9 +67,37 @@ def test_a_downstream_stream_reads_each_row_once_though_a_trigger_is_repeated(
         ab.read_output(spark, tmp_path / "out").toPandas(),
         pd.read_parquet(elements),
         pq.read_table(elements).to_pandas(),
+        pl.read_parquet(elements / "*.parquet"),
+        rows_in_duckdb(elements),
     ):
         assert sorted(read["seq"]) == sorted(row.seq for row in seen)
     assert {file.suffix for file in elements.iterdir()} == {".parquet"}
+    now = ab.read_output(spark, tmp_path / "out", what="current").collect()
+    assert History.from_events(map(event, now)) == TRUTH
+    assert current_in_duckdb(f"from '{elements}/*.parquet'") == TRUTH
+
+
+def rows_in_duckdb(elements: Path) -> pd.DataFrame:
+    with duckdb.connect() as connection:
+        return connection.execute(f"from '{elements}/*.parquet'").df()
+
+
+def view() -> str:
+    """The view of current events as the guide has it."""
+    guide = Path(__file__).parents[2] / "docs" / "guide" / "running.md"
+    return guide.read_text().partition("```sql\n")[2].partition("```")[0]
+
+
+def current_in_duckdb(elements: str) -> History:
+    with duckdb.connect() as connection:
+        connection.execute(f"create view elements as {elements}")
+        connection.execute(view())
+        rows = connection.execute('select name, start, "end", events from current').fetchall()
+    return History.from_events(
+        Event(name, start, FOREVER if end is None else end)
+        for name, start, end, events in rows
+        for _ in range(events)
+    )
 
 
 def fail_last(function: Any) -> Any:
@@ -134,8 +166,8 @@ def event(row: Any) -> Event:
     return Event(row.name, row.start, FOREVER if row.end is None else row.end)
 
 
-def test_current_has_each_event_of_the_output_once(spark: Any) -> None:
-    """Equal events too (R4); in SQL as the guide has it."""
+def test_current_has_each_event_of_the_output_once(spark: Any, tmp_path: Path) -> None:
+    """Equal events too (R4); in SQL as the guide has it, by Spark and by DuckDB."""
     elements = spark.createDataFrame([(*row, seq) for seq, row in enumerate(BAGS)], PLAIN)
     truth = History.from_events(
         [
@@ -151,9 +183,10 @@ def test_current_has_each_event_of_the_output_once(spark: Any) -> None:
     assert History.from_events(map(event, made.collect())) == truth
     twice = current(elements.where("kind = 'insert' and name = 'a'")).collect()
     assert [row.end for row in twice].count(5) == 2
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "running.md"
-    view = guide.read_text().partition("```sql\n")[2].partition("```")[0].replace('"', "`")
     elements.createOrReplaceTempView("elements")
-    spark.sql(view.replace("create view", "create or replace temporary view"))
+    in_spark = view().replace('"', "`")
+    spark.sql(in_spark.replace("create view", "create or replace temporary view"))
     rows = spark.table("current").collect()
     assert History.from_events(event(row) for row in rows for _ in range(row.events)) == truth
+    elements.write.parquet(str(tmp_path / "elements"))
+    assert current_in_duckdb(f"from '{tmp_path}/elements/*.parquet'") == truth
