@@ -100,6 +100,11 @@ def test_a_stream_warns_and_a_key_belongs_to_its_run(
     assert not any("repeat an event" in one for one in caplog.messages)
     with pytest.raises(StateError, match=r"with key = id, but this start has id, start"):
         run("keyed", key=["id", "ts"])
+    held = sorted((tmp_path / "keyed").rglob("*"))
+    for change in ({"lanes": 2}, {"drop_columns": ["id"]}):
+        with pytest.raises(UsageError, match=r"this run has key=\['id'\], so .* start a new"):
+            ab.upgrade(tmp_path / "keyed", spark=spark, **change)
+    assert sorted((tmp_path / "keyed").rglob("*")) == held
     assert not any("maxFilesPerTrigger" in one for one in caplog.messages)
     assert run("plain").totals.duplicates == 2
     [found] = [one for one in caplog.messages if "maxFilesPerTrigger" in one]

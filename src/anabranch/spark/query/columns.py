@@ -31,12 +31,6 @@ def reshape_of(run: Run, add: Mapping[str, str], drop: Sequence[str]) -> Reshape
                 f"{', '.join(known.names)}"
             )
             raise UsageError(message)
-        if name in run.key:
-            message = (
-                f"ab.upgrade: the column '{name}' is part of the key, which names the events; "
-                "start a new run in new folders without it"
-            )
-            raise UsageError(message)
     stays = [field for field in known if field.name not in drop]
     if not stays and len(known):
         message = "ab.upgrade: the last payload column cannot be dropped; keep one"

@@ -202,6 +202,7 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
     if lanes < 1:
         message = f"ab.upgrade: lanes is {lanes}; a merge has at least one lane"
         raise UsageError(message)
+    _require_no_key(folder, run)
     if run.replicas or run.lifetimes or not run.inboxes:
         _require_resumable(folder, run)
     if run.generation == 0 and runs.last_entry(folder / "commits") < 0:
@@ -210,6 +211,18 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
             f"folders with lanes={lanes}"
         )
         raise StateError(message)
+
+
+def _require_no_key(folder: Path, run: runs.Run) -> None:
+    """Refuse a run with a key: a final event is remembered by a hash, which has no key."""
+    if run.key:
+        message = (
+            f"ab.upgrade: {folder}: this run has key={list(run.key)}, so an event is in the "
+            "lane of its key; of a final event only a hash of the whole row is remembered, "
+            "from which no other lane and no other columns can be computed; start a new run "
+            "in new folders"
+        )
+        raise UsageError(message)
 
 
 def _require_inboxes(folder: Path, run: runs.Run) -> None:
