@@ -89,6 +89,22 @@ def test_a_time_without_a_zone_is_refused_by_line_never_guessed(tmp_path):
     assert "with a zone, like 2024-05-31T12:00:00Z" in reason
 
 
+def test_a_fraction_in_a_column_of_whole_numbers_is_refused_by_line_and_column(tmp_path):
+    nested = pa.struct([("n", pa.list_(pa.int64()))])
+    schema = pa.schema({"a": pa.int64(), "b": pa.int64(), "s": nested})
+    rows = [{"a": 1, "b": 1.5}, {"a": 1, "b": 2}, {"s": {"n": [1, 2.5]}}, {"a": 1e30}]
+    (tmp_path / "a.jsonl").write_text(lines(*rows))
+    (found,) = jsonl.read(tmp_path / "a.jsonl", schema)
+    assert found.rows.tolist() == [2]
+    reasons = [line.reason for line in found.refused]
+    assert reasons[0].startswith("column 'b': 1.5 is not a whole number, but the column is big")
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "column 'b'",
+        "column 's'",
+        "column 'a'",
+    ]
+
+
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonl, "BLOCK", 64)
     rows = [{**INSERT, "start": i, "a": "x" * (i % 90)} for i in range(40)]

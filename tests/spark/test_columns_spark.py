@@ -98,11 +98,34 @@ def test_a_column_is_dropped_and_files_may_still_have_it(spark: Any, place: Plac
     assert check(place.output).ok
 
 
+def put_lines(place: Place, file: str, *rows: dict[str, Any]) -> None:
+    path = place.inbox / "x" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_a_number_of_json_lines_keeps_the_type_of_the_run(spark: Any, place: Place) -> None:
+    """Whole numbers at the first start: a later fraction is kept apart, with the reason."""
+    put_lines(place, "1.jsonl", insert(1, 3, name="a", price=1), insert(2, 20, name="b"))
+    place.merge(spark, case="r3", lanes=1)
+    half = insert(3, 9, name="c", price=2.5)
+    put_lines(place, "2.jsonl", half, insert(4, 9, name="d", price=2), stable(None))
+    totals = place.merge(spark)
+    assert totals.adds_up
+    assert totals.bucket("violation") == 1
+    assert current(spark, place, "name", "price") == [
+        (1, 3, "a", 1),
+        (2, 20, "b", None),
+        (4, 9, "d", 2),
+    ]
+    [kept] = ab.read_output(spark, place.output, what="violations").collect()
+    assert (kept.row, json.loads(kept.raw)) == (1, half)
+    assert kept.reason.startswith("column 'price': 2.5 is not a whole number, but")
+
+
 def test_lines_of_json_may_have_a_dropped_column_too(spark: Any, place: Place) -> None:
     def put(file: str, *rows: dict[str, Any]) -> None:
-        path = place.inbox / "x" / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        put_lines(place, file, *rows)
 
     put("1.jsonl", insert(1, 3, name="a", price=1.5), insert(2, 20, name="b", price=2.5))
     place.merge(spark, case="r3", lanes=2)

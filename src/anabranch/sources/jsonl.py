@@ -37,6 +37,7 @@ BLOCK: Final = 8 << 20
 _BLANK: Final = re.compile(rb"(?:\A|\n)[ \t\r]*\n")
 _MARK: Final = b"\xef\xbb\xbf"  # some editors put it before the first line
 _CHANGED: Final = re.compile(r"Column\(/?(.*?)\) changed from (\w+) to (\w+)")
+_FRACTION: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _UNFIT: Final = re.compile(r"Failed to convert JSON to (.*?), couldn't parse:\s*(.*)")
 
 
@@ -213,6 +214,12 @@ def _explained(error: str, data: bytes, schema: pa.Schema | None) -> str:
     if changed:
         return f"the line is a JSON {changed[3]}, expected an object"
     unfit = _UNFIT.search(error)
+    if unfit and unfit[1] == str(pa.int64()) and _FRACTION.fullmatch(unfit[2]):
+        return (
+            f"{_fraction(data, schema)}{unfit[2]} is not a whole number, but the column is "
+            "bigint (by --schema, or by the lines of the first start); for fractions start a "
+            "new run with --schema and double"
+        )
     if unfit:
         return f"{unfit[2]} is no {unfit[1]}"
     text = re.sub(r"\.? in row \d+", "", error).strip()
@@ -226,6 +233,25 @@ def _stranger(data: bytes, schema: pa.Schema) -> str:
     except ValueError:
         return "a key"  # there is more in the line that is wrong
     return f"column '{other[0]}'" if other else "a field of a struct"
+
+
+def _fraction(data: bytes, schema: pa.Schema | None) -> str:
+    """Which column of a line has a fraction and should not (of nested ones the outermost)."""
+    try:
+        row = json.loads(data)
+    except ValueError:
+        return ""  # several lines: the answer is not used
+    known = pa.schema([]) if schema is None else schema
+    found = [one.name for one in known if _is_fraction(row.get(one.name), one.type)]
+    return f"column '{found[0]}': " if found else ""
+
+
+def _is_fraction(value: Any, kind: pa.DataType) -> bool:
+    if isinstance(value, list) and pt.is_list(kind):
+        return any(_is_fraction(one, kind.value_type) for one in value)
+    if isinstance(value, dict) and pt.is_struct(kind):
+        return any(_is_fraction(value.get(one.name), one.type) for one in kind)
+    return isinstance(value, float) and pt.is_int64(kind)
 
 
 def _span(numbers: Ints) -> str:

@@ -49,6 +49,26 @@ def common_json(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def is_same_but_for_fractions(a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether two types differ at most in bigint and double: in whether fractions were seen.
+
+    >>> is_same_but_for_fractions(pa.list_(pa.int64()), pa.list_(pa.float64()))
+    True
+    >>> is_same_but_for_fractions(pa.int64(), pa.string())
+    False
+    """
+    if a == b or {a, b} == {pa.int64(), pa.float64()}:
+        return True
+    if pt.is_list(a) and pt.is_list(b):
+        return is_same_but_for_fractions(a.value_type, b.value_type)
+    if not (pt.is_struct(a) and pt.is_struct(b)):
+        return False
+    own, other = ({field.name: field.type for field in kind} for kind in (a, b))
+    return [*own] == [*other] and all(
+        is_same_but_for_fractions(own[name], other[name]) for name in own
+    )
+
+
 def refuse_wide_numbers(data: bytes, schema: pa.Schema, *, where: str) -> None:
     """Refuse a whole number in a column of doubles that would be rounded."""
     doubles = [field.name for field in schema if _has_double(field.type)]

@@ -18,7 +18,9 @@ from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.key import Key
 from anabranch.operators.merge.choose import ORDERED
 from anabranch.operators.route import Routing
+from anabranch.sources.files import Folder, Format
 from anabranch.sources.inbox import Inbox
+from anabranch.sources.jsontypes import is_same_but_for_fractions
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
@@ -88,19 +90,33 @@ class Copies:
         """The copies with the columns of a run, of which some came or went with an upgrade.
 
         Those that no file of an inbox has yet are null, those that were dropped are not read.
+        A column of JSON lines keeps its type: a later fraction makes no double of a bigint.
         """
-        made = self
+        made = self if run is None else self._with_numbers_of(run)
         if run is not None and self.stream is None and (run.added or run.dropped):
-            found = {one.name: one for one in self.schema.payload}
+            found = {one.name: one for one in made.schema.payload}
             later = {one.name: one for one in run.schema if one.name in run.added}
             known = [found.get(name) or later.get(name) for name in run.schema.names]
             others = {*run.schema.names, *run.dropped}
             more = [one for name, one in found.items() if name not in others]
             fields = [one for one in known if one is not None] + more
-            schema = replace(self.schema, payload=pa.schema(fields))
-            made = replace(self, schema=schema, loose=(*run.added, *run.dropped))
+            schema = replace(made.schema, payload=pa.schema(fields))
+            made = replace(made, schema=schema, loose=(*run.added, *run.dropped))
         made.require_columns()
         return made
+
+    def _with_numbers_of(self, run: "Run") -> "Copies":
+        """The copies with the run's types of numbers, where lines of JSON show the types."""
+        if self.stream is not None or not all(_is_inferred(one.folder) for one in self.inboxes):
+            return self
+        known = {one.name: one for one in run.schema}
+        fields = [
+            known[one.name]
+            if one.name in known and is_same_but_for_fractions(one.type, known[one.name].type)
+            else one
+            for one in self.schema.payload
+        ]
+        return replace(self, schema=replace(self.schema, payload=pa.schema(fields)))
 
     def require_case(self, case: MergeCase | None) -> None:
         """Reject a case that was asked for if it does not go with the key."""
@@ -272,6 +288,11 @@ def _named(stream: Stream, name: str) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     return with_columns(stream.df, {REPLICA: F.lit(name)})
+
+
+def _is_inferred(folder: Folder) -> bool:
+    """Whether types are what JSON lines show, and not those of a schema file."""
+    return folder.format is Format.JSONL and folder.rows is not None
 
 
 def _require_unique(inputs: Sequence[Stream | Inbox]) -> None:
