@@ -9,14 +9,14 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import kafka_broker
 import pyarrow.parquet as pq
 import pytest
-from faulty import PATIENCE
+from faulty import PATIENCE, Counts
 from sessions import Session
 
 from anabranch.spark.query import run_record as runs
@@ -41,6 +41,7 @@ class Scene:
         self.root = root
         self.sessions: list[Session] = []
         self.produced = 0
+        self.counts = Counts()
 
     def start(self, *actions: str) -> Session:
         log = self.root / f"driver-{len(self.sessions)}.log"
@@ -68,12 +69,18 @@ class Scene:
             assert time.monotonic() - began < PATIENCE, session.tail()
             time.sleep(0.01)
 
+    def kill(self, session: Session) -> None:
+        session.kill()
+        self.counts.kills += 1
+
     def judge(self, last: dict[str, Any]) -> None:
-        assert last["adds_up"], last
-        assert last["rows"] == 2 * self.produced, last
         files = sorted((self.root / "out" / "elements").glob("*.parquet"))
         rows = [row for file in files for row in pq.read_table(file).to_pylist()]
         names = sorted(int(row["name"]) for row in rows if row["kind"] == "insert")
+        self.counts.lost = len({*range(self.produced)} - {*names})
+        self.counts.doubled = len(names) - len({*names})
+        assert last["adds_up"], last
+        assert last["rows"] == 2 * self.produced, last
         assert names == list(range(self.produced))
         assert len({row["seq"] for row in rows}) == len(rows)
 
@@ -113,30 +120,30 @@ def test_a_merge_of_kafka_goes_on_in_other_lanes(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(500, 504))
-def test_killed_merges_and_upgrades_lose_nothing(scene: Scene, seed: int) -> None:
-    rng = random.Random(seed)
+def test_killed_merges_and_upgrades_lose_nothing(
+    scene: Scene, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    rng, counts = random.Random(seed), scene.counts
+    record_property("faults", (seed, counts))
     scene.act(scene.more(), "once:2")
-    kills = upgrades = 0
     for _ in range(ROUNDS):
         session = scene.start(scene.more(), "watch")
         scene.until(session, "watching")
         time.sleep(rng.uniform(0, 6))
-        session.kill()
+        scene.kill(session)
         lanes = rng.choice([1, 3, 4])
         # A trigger that was begun is finished where it began: then the run can change.
         session = scene.start("once", f"upgrade:{lanes}")
         if rng.random() < 0.7:
             scene.until(session, "triggers")
             time.sleep(rng.uniform(0, 3))
-            session.kill()
-            kills += 1
+            scene.kill(session)
         else:
             assert session.wait(PATIENCE) == 0, session.tail()
-        kills += 1
         run = runs.read(scene.root / "ck")
         assert run is not None
-        upgrades = max(upgrades, run.generation)
-        print(f"seed {seed}: {kills} kills, generation {run.generation}, {run.lanes} lanes")
+        counts.upgrades = run.generation
+        print(f"seed {seed}: {counts}, {run.lanes} lanes")
     last = scene.act("once")[-1]
-    print(f"seed {seed}: {kills} kills, {upgrades} upgrades: {last}")
+    print(f"seed {seed}: {counts}: {last}")
     scene.judge(last)
