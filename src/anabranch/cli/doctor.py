@@ -129,7 +129,7 @@ def look_at_pictures() -> Finding:
 
 def look_at_memory(total: int) -> Finding:
     """Whether the memory carries a driver, its Python workers and their state."""
-    found = f"{total / host.GIB:.1f} GiB, of which {host.driver_memory()} for the driver"
+    found = f"{total / host.GIB:.1f} GiB, of which {host.COMMAND_HEAP} for the driver"
     remedy = "give this machine or container more memory; small streams may still run"
     if total >= ENOUGH_MEMORY:
         return Finding("memory", "ok", found)

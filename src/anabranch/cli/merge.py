@@ -79,7 +79,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--max-bytes-per-trigger",
-    help="Upper bound for the rows of one trigger, such as 256m (the default); --once runs as "
+    help="Upper bound for the rows of one trigger, such as 128m (the default); --once runs as "
     "many triggers as needed.",
 )
 @click.option(

@@ -78,7 +78,7 @@ def _read_bytes(text: str) -> int:
     try:
         return host.to_bytes(text, option="max_bytes_per_trigger")
     except UsageError as error:
-        message = "a number of bytes, such as 256m"
+        message = "a number of bytes, such as 128m"
         raise ValueError(message) from error
 
 
@@ -102,7 +102,7 @@ def _read_path(text: str) -> Path:
 
 KEYS: tuple[Key, ...] = (
     Key("master", _read_text, lambda: "local[*]", "where Spark runs"),
-    Key("driver_memory", _read_memory, host.driver_memory, "heap of Spark's driver"),
+    Key("driver_memory", _read_memory, lambda: host.COMMAND_HEAP, "heap of Spark's driver"),
     Key(
         "lanes",
         _read_lanes,
@@ -175,15 +175,16 @@ class Settings:
         """A Spark session with these settings; `config` are settings of Spark's, and win."""
         from anabranch.spark.session.start import session
 
-        # Defaults are left to the session: options of spark-submit take precedence over them.
-        memory = self.values["driver_memory"]
+        # Options of spark-submit take precedence over defaults.
+        is_default = self.values["driver_memory"].origin == DEFAULT
         heap = {"spark.driver.memory": self.driver_memory}
         return session(
             master=None if self.values["master"].origin == DEFAULT else self.master,
             app_name=app_name,
-            config=({} if memory.origin == DEFAULT else heap) | dict(config or {}),
+            config=({} if is_default else heap) | dict(config or {}),
             log_path=self.log_file,
             cache=self.cache_dir,
+            usual=heap if is_default else None,
         )
 
 

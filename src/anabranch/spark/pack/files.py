@@ -7,7 +7,6 @@ twice means the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from anabranch.spark.pack.parcels import (
     to_rows,
 )
 from anabranch.spark.pack.placement import lane_keys
+from anabranch.spark.pack.prefetch import mapped
 from anabranch.spark.pack.spill import Depot, spilling
 from anabranch.spark.worker_gc import settle
 
@@ -80,9 +80,8 @@ def _packed(spec: FilesSpec, entries: Sequence[Mapping[str, Any]]) -> Iterator[l
         for entry in data:
             yield from pack_file(spec, entry)
         return
-    with ThreadPoolExecutor(spec.threads) as pool:
-        for parcels in pool.map(lambda entry: list(pack_file(spec, entry)), data):
-            yield from parcels
+    for parcels in mapped(lambda entry: list(pack_file(spec, entry)), data, spec.threads):
+        yield from parcels
 
 
 def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":

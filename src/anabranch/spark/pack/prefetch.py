@@ -1,12 +1,15 @@
-"""Prefetch: produce the next item on a background thread while the caller uses the current one.
+"""Prefetch: produce items on background threads while the caller uses the current one.
 
-At most one item is produced ahead, so that memory holds two.
+How many are produced ahead is bounded, and with it memory: one by `prefetch`, one for each
+thread by `mapped`.
 """
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 _END: Final[Any] = object()
@@ -25,3 +28,19 @@ def prefetch(items: Iterator[T]) -> Iterator[T]:
             coming = pool.submit(next, items, _END)
             yield item
             item = coming.result()
+
+
+def mapped(function: Callable[[S], T], items: Iterable[S], threads: int) -> Iterator[T]:
+    """The result for each item, in their order; each thread works on one item.
+
+    The pool's own `map` would take all items at once, and hold the results that the caller has
+    not used yet.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[T]] = deque()
+        for item in items:
+            coming.append(pool.submit(function, item))
+            if len(coming) > threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()

@@ -59,10 +59,12 @@ def session(
     config: Mapping[str, str] | None = None,
     log_path: Path | None = None,
     cache: Path | None = None,
+    usual: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """The running session if there is one that can carry streams, else a new one.
 
     `master` is `local[*]` unless given; `config` takes any Spark setting and wins over ours.
+    `usual` replaces some of our own settings, where a session is started.
     `remote` asks for a Spark Connect session: on a server that runs (`sc://host:15002`, also as
     `master`), or, as in `local[2]`, on one that is started here.
     Raises SetupError if PySpark is too old, if there is no Java, if Spark does not start (its
@@ -93,7 +95,8 @@ def session(
         connect.require_packages()
         connect.require_port(asked)
         asked = {connect.ADDRESS: "127.0.0.1", **asked, "spark.remote": remote}
-    return _start(app_name, asked, log_path, cache or host.cache_dir())
+    place = cache or host.cache_dir()
+    return _start(app_name, asked, dict(usual or {}), log_path, place)
 
 
 def _running() -> "SparkSession | None":
@@ -188,7 +191,11 @@ def defaults(*, local: bool) -> dict[str, str]:
 
 
 def _start(
-    app_name: str, asked: Mapping[str, str], log_path: Path | None, cache: Path
+    app_name: str,
+    asked: Mapping[str, str],
+    usual: Mapping[str, str],
+    log_path: Path | None,
+    cache: Path,
 ) -> "SparkSession":
     from pyspark.sql import SparkSession
 
@@ -204,7 +211,8 @@ def _start(
     # Code that Spark itself hands to the workers is not there yet when their daemon starts.
     is_installed = "spark.submit.pyFiles" not in asked
     preloading = workers.settings() if is_installed and workers.is_switched_on() else {}
-    settings = {where: "local[*]", **defaults(local=local), **preloading, **asked}
+    ours = {**defaults(local=local), **usual, **preloading}
+    settings = {where: "local[*]", **ours, **asked}
     heap = host.heap_options(settings["spark.driver.memory"])
     options = (_log_options(spark_log), heap, asked.get(JAVA_OPTIONS, ""))
     settings[JAVA_OPTIONS] = " ".join(filter(None, options))  # the last word is the user's
