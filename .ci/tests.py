@@ -3,9 +3,11 @@
     python .ci/tests.py [options of pytest]
 
 Tests that start Spark in processes of their own (`process`) are with the rest, so that both
-shares take about as long.  The share without a session is shown as it runs, the other one when
-it has ended.  Then come both closing lines and, last, their sum as `N passed, N failed`.  The
-exit code is zero only if both shares succeeded.
+shares take about as long.  A query waits for Spark more than it computes, so the share of the
+session runs in two workers with a session each; a file of tests stays in one worker.  The share
+without a session is shown as it runs, the other one when it has ended.  Then come both closing
+lines and, last, their sum as `N passed, N failed`.  The exit code is zero only if both shares
+succeeded.
 """
 
 import re
@@ -17,9 +19,10 @@ from pathlib import Path
 from typing import Final
 
 SHARES: Final = {
-    "without a session": "(not spark or process) and not deep",
-    "with a session": "spark and not process and not deep",
+    "without a session": ("(not spark or process) and not deep",),
+    "with a session": ("spark and not process and not deep", "-n2", "--dist=loadfile"),
 }
+"""The marks of each share, and what else its pytest is given."""
 CLOSING: Final = re.compile(
     r"^=*\s*((\d+ [a-z]+|no tests ran)(, \d+ [a-z]+)* in .*?)\s*=*$", re.M
 )
@@ -35,12 +38,14 @@ class Share:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, name: str, marks: str, options: list[str], folder: Path) -> "Share":
+    def start(
+        cls, name: str, marks: tuple[str, ...], options: list[str], folder: Path
+    ) -> "Share":
         """Runs pytest in the background."""
         log = folder / f"{name}.log"
         # A cache of its own: what failed last would be overwritten by the other share.
         cache = f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"
-        command = [sys.executable, "-m", "pytest", "-m", marks, "--durations=25", "-o", cache]
+        command = [sys.executable, "-m", "pytest", "-m", *marks, "--durations=25", "-o", cache]
         with log.open("wb") as out:
             process = subprocess.Popen([*command, *options], stdout=out, stderr=out)
         return cls(name, log, process)

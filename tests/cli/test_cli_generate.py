@@ -112,7 +112,9 @@ def test_bad_use_names_the_options_and_writes_nothing(
 
 
 def test_an_interrupt_ends_cleanly(tmp_path: Path) -> None:
-    program = "from anabranch.cli.main import main; main()"
+    # A shell starts background jobs with interrupts ignored, and children inherit that.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program = listen + "from anabranch.cli.main import main; main()"
     arguments = ["generate", str(tmp_path / "in"), "--rate", "200", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],

@@ -21,13 +21,11 @@ ROOT = Path(__file__).parents[2]
 CHOSEN = (
     "test_dataframes_spark.py::test_streams_run_as_one_query_with_several_sinks",
     "test_membership_spark.py::test_a_policy_detaches_in_all_lanes_at_the_next_trigger",
-    "test_progress_spark.py::test_a_started_merge_reports_every_trigger",
-    "test_bad_input_spark.py::test_rows_that_are_no_elements_are_kept_and_the_rest_goes_on",
     "test_windows_run.py::test_a_stream_shows_what_predict_shows[coral8]",
     "connect_only.py",
 )
-"""One of each kind, quick ones: streams with several sinks, an inbox and its members,
-progress, bad input (on batches), windows, and what is special there."""
+"""One of each kind, quick ones: streams with several sinks, an inbox and its members, windows,
+and what is special there (progress too)."""
 
 
 def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:

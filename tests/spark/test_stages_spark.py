@@ -112,7 +112,7 @@ def test_a_batch_of_two_stages_has_the_normal_form(spark: Any) -> None:
     assert made.where("channel = 'progress'").count() == sum(LANES)
 
 
-@pytest.mark.parametrize("copies", ["1", "0"])
+@pytest.mark.parametrize("copies", ["0", pytest.param("1", marks=pytest.mark.deep)])
 def test_a_restart_between_triggers_changes_nothing(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: str
 ) -> None:

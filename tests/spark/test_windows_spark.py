@@ -74,11 +74,9 @@ def check(
 @pytest.mark.parametrize(
     ("mode", "shape", "backlog"),
     [
-        ("append", (6, 6, 2), False),
         ("append", (7, 3, 0), False),
         ("append", (5, 1, 4), True),
         ("update", (6, 6, 2), True),
-        ("update", (7, 3, 1), False),
         ("complete", (5, 2, 3), False),
     ],
 )
