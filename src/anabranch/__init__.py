@@ -2,7 +2,7 @@
 
 The names of this package are those for daily work, `import anabranch as ab`:
 
-    input      session, events, elements, inbox
+    input      session, events, elements, inbox, clock
     queries    merge, union, windows_run
     results    read_output, check
     operation  progress, listener, upgrade
@@ -37,6 +37,7 @@ if _TYPE_CHECKING:
     from anabranch.errors import AnabranchError
     from anabranch.operators.merge.policy import Policy
     from anabranch.sources.inbox import Inbox, inbox
+    from anabranch.spark.pack.heartbeats import clock
     from anabranch.spark.pack.streams import Stream, elements, events
     from anabranch.spark.progress import Totals
     from anabranch.spark.query.kafka import starting_offsets
@@ -59,6 +60,7 @@ __all__ = [
     "Stream",
     "Totals",
     "check",
+    "clock",
     "clocks",
     "elements",
     "errors",
@@ -87,6 +89,7 @@ _HOMES = {
     "Stream": "anabranch.spark.pack.streams:Stream",
     "Totals": "anabranch.spark.progress:Totals",
     "check": "anabranch.checker.compare:check",
+    "clock": "anabranch.spark.pack.heartbeats:clock",
     "clocks": "anabranch.clocks",
     "elements": "anabranch.spark.pack.streams:elements",
     "errors": "anabranch.errors",

@@ -44,7 +44,7 @@ from anabranch.clocks.learn import Change, Learning
 from anabranch.clocks.pairs import Pair
 from anabranch.clocks.reference import Heartbeats
 from anabranch.clocks.states import Look, State, decide
-from anabranch.clocks.summary import Summaries, fold, summarise, summarise_trigger
+from anabranch.clocks.summary import Coded, Summaries, fold, summarise, summarise_trigger
 
 __all__ = [
     "Alike",
@@ -54,6 +54,7 @@ __all__ = [
     "Change",
     "Clock",
     "ClockState",
+    "Coded",
     "Heartbeats",
     "Holder",
     "Learning",

@@ -35,7 +35,7 @@ from hashlib import sha256
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
-from anabranch.clocks.bounds import Alike, AnyBounds, Bounds
+from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
 from anabranch.clocks.groups import group_rules
 from anabranch.clocks.learn import Change, Learner, Learning
 from anabranch.clocks.promises import Count, Counts, Promises
@@ -88,6 +88,21 @@ class Clock:
         """A name for the bounds: promises that others made are not kept."""
         text = repr((self.bounds, self.groups))
         return sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether heartbeats depend on the wall clock, and not on the rows' times alone."""
+        bounds = self.bounds
+        if self.idle_after is not None or isinstance(bounds, Learning):
+            return True
+        if bounds.delay is not None or bounds.timeout is not None or counts_rows(bounds):
+            return True
+        if isinstance(bounds, Alike):
+            waits = [bounds.latency, *(pair.wait for pair in (*bounds.own, *bounds.others))]
+        else:
+            sets = [pairs for row in bounds.pairs for pairs in row]
+            waits = [*bounds.latency, *(pair.wait for pairs in sets for pair in pairs)]
+        return any(waits)
 
     @property
     def needs_histogram(self) -> bool:
@@ -239,10 +254,12 @@ class ClockState:
         paused: Collection[str] = (),
         blocked: Collection[str] = (),
         present: Collection[str] = (),
+        polled: int | None = None,
     ) -> Beat:
         """Take what arrived, let the clock show `now`, return what holds from then on.
 
-        `present` are sources that are there, perhaps without rows.
+        `present` are sources that are there, perhaps without rows.  Rows may have arrived after
+        `now`, up to `polled`: they promise what they do without any wait, and end a silence.
         """
         if now < self.now:
             message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
@@ -253,10 +270,11 @@ class ClockState:
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
         self._take(summaries, units, received, ahead)
-        self._at_once(np.flatnonzero(held & (received != NEVER_UNITS)))
+        came = received != NEVER_UNITS
+        self._at_once(np.flatnonzero(came & (held | (received > now))))
         changes = self.learner.learn(summaries) if self.learner else []
         self._settle(now, held)
-        self._silence(now, received, held)
+        self._silence(now, received, held, now if polled is None else max(now, polled))
         states = decide_all(
             self.silent_since,
             now,
@@ -267,7 +285,7 @@ class ClockState:
         moved, holder = self._overall(states)
         self.mark += 1
         other = (self.heartbeat != before[0]) | (self.silent_since != before[1])
-        self.changed[other | (received != NEVER_UNITS)] = self.mark
+        self.changed[other | came] = self.mark
         self.now = now
         greatest, since = self.greatest.copy(), self.silent_since.copy()
         beat = Beat(
@@ -377,12 +395,19 @@ class ClockState:
             self.promises.add(*np.array(due, np.int64).T)
 
     def _at_once(self, units: Ints) -> None:
-        """What a blocked source promises about itself with the rows that were read.
+        """What a source promises about itself with the rows that were read, however late.
 
         These are taken as a sequence: what waits comes behind them (H10).
         """
+        rules = self.clock.rules
+        if isinstance(rules, AlikeRules):  # the same for all of them
+            distance = rules.at_once("")
+            if distance is not None:
+                values = self.greatest[units] - distance
+                self.heartbeat[units] = np.maximum(self.heartbeat[units], values)
+            return
         for one in units.tolist():
-            distance = self.clock.rules.at_once(self.names[one])
+            distance = rules.at_once(self.names[one])
             if distance is not None:
                 value = int(self.greatest[one]) - distance
                 self.heartbeat[one] = max(int(self.heartbeat[one]), value)
@@ -400,7 +425,7 @@ class ClockState:
         self.promises.settle(self.heartbeat, now, held)
         self.counts.settle(self.heartbeat, now // self.clock.resolution * self.clock.resolution)
 
-    def _silence(self, now: int, received: Ints, held: Mask) -> None:
+    def _silence(self, now: int, received: Ints, held: Mask, polled: int) -> None:
         """Silence begins with the last arrival, or where nobody had looked for too long."""
         idle_after = self.clock.idle_after
         self.silent_since[self.silent_since == NEVER_UNITS] = now
@@ -410,7 +435,7 @@ class ClockState:
         self.silent_since[held] = now
         came = received != NEVER_UNITS
         self.silent_since[came] = np.minimum(
-            np.maximum(received[came], self.silent_since[came]), now
+            np.maximum(received[came], self.silent_since[came]), polled
         )
 
     def _overall(self, states: Codes) -> tuple[bool, int | None]:

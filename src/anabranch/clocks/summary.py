@@ -35,6 +35,17 @@ BUCKETS: Final = 64
 Names: TypeAlias = tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Coded:
+    """The sources of many rows, by their places in `names`, which are sorted."""
+
+    names: Names
+    codes: Ints
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One source in one tick; without rows to be believed `least` is above `greatest`."""
@@ -130,7 +141,7 @@ class Summaries:
 
 
 def summarise(
-    sources: Sequence[str],
+    sources: Sequence[str] | Coded,
     times: Any,
     arrivals: Any,
     *,
@@ -161,7 +172,7 @@ def summarise(
 
 
 def summarise_trigger(
-    sources: Sequence[str],
+    sources: Sequence[str] | Coded,
     times: Any,
     *,
     after: int,
@@ -218,8 +229,10 @@ def fold(parts: Sequence[Summaries]) -> Summaries:
     )
 
 
-def _codes(sources: Sequence[str]) -> tuple[Names, Ints]:
+def _codes(sources: Sequence[str] | Coded) -> tuple[Names, Ints]:
     """Sorted names, and the place of each row's name."""
+    if isinstance(sources, Coded):
+        return sources.names, sources.codes
     names = tuple(sorted(set(sources)))
     place = {name: at for at, name in enumerate(names)}
     return names, np.fromiter((place[name] for name in sources), np.int64, len(sources))

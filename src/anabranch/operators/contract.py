@@ -192,8 +192,15 @@ class Detach:
 class PassOver:
     """The output does not wait for an input any more, until that has caught up.
 
-    Only a merge of copies with gaps waits; for other operators this changes nothing.
+    A merge of copies with gaps waits, and a union; for other operators this changes nothing.
     """
+
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """The output waits again for an input that was passed over, wherever that is."""
 
     input: str
 
@@ -209,7 +216,7 @@ class NewSettings:
     input: str = ""
 
 
-ControlEntry: TypeAlias = Attach | Detach | PassOver | NewSettings
+ControlEntry: TypeAlias = Attach | Detach | PassOver | Await | NewSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,13 +224,16 @@ class Arrival:
     """Elements of one named input, in their order, that reached the operator in this step.
 
     Guarantee and attachment (see `Attach`) are read when an attachment is new.  An arrival with
-    an empty batch announces its input.
+    an empty batch announces its input.  `inferred`: a clock inferred the stables of this input,
+    so that they are no promise of it: an element behind them is judged by the output's frontier
+    alone, and is never a violation for that.
     """
 
     input: str
     batch: Batch
     guarantee: int | None = None
     attachment: int = 1
+    inferred: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -224,7 +224,9 @@ class KeyedState:
         own, batch = self._attached(arrival.input, arrival.attachment), arrival.batch
         codes = np.full(len(batch), _PASSED, np.int8)
         may_add = (batch.kind == INSERT) & (batch.end > batch.start)
-        may_add &= batch.start >= own.frontier
+        # What a clock inferred binds no row: the output's frontier does.
+        least = min(own.frontier, self.inner.frontier) if arrival.inferred else own.frontier
+        may_add &= batch.start >= least
         found = np.full(len(batch), -1, np.int64)
         candidates = np.flatnonzero(may_add)
         found[candidates] = self._find(batch, candidates)
@@ -235,13 +237,14 @@ class KeyedState:
         held[np.searchsorted(touched, group[mine])] = rows[mine, : _END + 1]
         place = np.searchsorted(touched, found)
         place[found < 0] = -1
-        numbers = np.array([own.frontier, own.last_seq], np.int64)
+        numbers = np.array([least, own.last_seq], np.int64)
         reasons = np.array([self.key.reason.code, Reason.REDELIVERY.code], np.int8)
         seq = _NONE if batch.seq is None else batch.seq
         times = (frozen(batch.start), frozen(batch.end), frozen(seq))
         rules = (frozen(place), frozen(reasons))
         find_seconds(frozen(batch.kind), *times, *rules, held, numbers, codes)
-        own.frontier, own.last_seq = int(numbers[_FRONTIER]), int(numbers[_LAST_SEQ])
+        own.frontier = max(own.frontier, int(numbers[_FRONTIER]))
+        own.last_seq = int(numbers[_LAST_SEQ])
         self._keep(touched, group, rows, without=own.number, own=held)
         return codes
 

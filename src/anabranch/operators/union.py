@@ -3,7 +3,9 @@
 At every prefix the output's history is the bag sum of the inputs' histories, and its frontier
 is the least frontier of the attached inputs.  A step passes the elements that keep their own
 input's promises as they came, and one stable if the frontier moved.  An input that attaches
-when the output is final up to t cannot add what starts before t: such elements are late.
+when the output is final up to t cannot add what starts before t: such elements are late.  So
+are those of an input that was passed over, and those behind a stable that a clock inferred,
+if they start before the output's frontier.
 
 Remembered: the events of every input that are not final on the output, to judge adjusts and to
 report what becomes final.  So an input that is far ahead of the slowest one costs memory.
@@ -34,10 +36,12 @@ from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
     Attach,
+    Await,
     ControlEntry,
     Detach,
     Inputs,
     InputStatus,
+    PassOver,
     Reason,
     Route,
     StepResult,
@@ -54,7 +58,7 @@ from anabranch.operators.unary import (
 from anabranch.operators.unary_judge import judge
 
 _START, _END, _INPUT = range(3)
-_KIND: Final = StateKind("anabranch union", version=1)
+_KIND: Final = StateKind("anabranch union", version=2)
 _TAKEN: Final[Codes] = np.array(
     [one.code for one in (Reason.FIRST, Reason.CORRECTED, Reason.FOLLOWS)], np.int8
 )
@@ -108,6 +112,8 @@ class _Member:
     number: int
     frontier: int = int(NEVER_UNITS)
     last_seq: int = int(NEVER_UNITS)
+    passed_at: int | None = None
+    """Where it was when it was passed over; None: the output waits for it."""
 
 
 class UnionState:
@@ -135,7 +141,14 @@ class UnionState:
     def inputs(self) -> Sequence[InputStatus]:
         """The attached inputs, in order; each counts for the frontier."""
         return tuple(
-            InputStatus(one.name, one.attachment, None, one.frontier, joined=True)
+            InputStatus(
+                one.name,
+                one.attachment,
+                None,
+                one.frontier,
+                joined=True,
+                passed_over=one.passed_at is not None,
+            )
             for one in self.members.values()
         )
 
@@ -175,6 +188,9 @@ class UnionState:
         known = self.members.get(entry.input)
         if isinstance(entry, Detach):
             self.members.pop(entry.input, None)
+        elif isinstance(entry, PassOver | Await):
+            if known is not None:
+                known.passed_at = known.frontier if isinstance(entry, PassOver) else None
         elif isinstance(entry, Attach) and (
             known is None or entry.attachment > known.attachment
         ):
@@ -195,43 +211,53 @@ class UnionState:
             own = self._attach(arrival.input, arrival.attachment)
         batch, codes = arrival.batch, np.full(len(arrival.batch), -1, np.int8)
         codes[_redelivered(batch, own)] = Reason.REDELIVERY.code
-        late = batch.is_data & (batch.start < own.joined_at) & (codes < 0)
+        is_free = arrival.inferred or own.passed_at is not None
+        first = max(own.joined_at, self.frontier) if is_free else own.joined_at
+        late = batch.is_data & (batch.start < first) & (codes < 0)
         codes[late] = Reason.LATE.code
         fresh = np.flatnonzero(codes < 0)
         if len(fresh) < len(batch):
             batch = batch.take(fresh)
-        codes[fresh] = self._judge(own, batch)
+        binding = int(NEVER_UNITS) if arrival.inferred else own.frontier
+        codes[fresh] = self._judge(own, batch, binding)
         return codes
 
-    def _judge(self, own: _Member, batch: Batch) -> Codes:
-        """Replay these elements after the input's own events; the events change accordingly."""
+    def _judge(self, own: _Member, batch: Batch, binding: int) -> Codes:
+        """Replay these elements after the input's own events; the events change accordingly.
+
+        `binding` is the frontier that the elements must keep to.
+        """
         data = np.flatnonzero(batch.is_data)
         may_add = (batch.kind == INSERT) & (batch.end > batch.start)
-        may_add &= batch.start >= own.frontier
+        may_add &= batch.start >= binding
         some = batch if len(data) == len(batch) else batch.take(data)
         groups = np.full(len(batch), -1, np.int64)
         groups[data] = self.groups.find(some, may_add[data], self.mark)
         touched = np.unique(groups[groups >= 0])
         group, rows = self.groups.read(touched)
         # What others hold, and what the input's own frontier froze, stays as it is.
-        is_open = (rows[:, _INPUT] == own.number) & ~is_frozen(rows[:, _END], own.frontier)
+        is_open = (rows[:, _INPUT] == own.number) & ~is_frozen(rows[:, _END], binding)
         held = group[is_open], rows[is_open, _START], rows[is_open, _END]
-        judged = judge(held, groups, batch, own.frontier)
+        judged = judge(held, groups, batch, binding)
         mine = np.full(len(judged.group), own.number, np.int64)
         news = np.stack([judged.start, judged.end, mine], axis=1)
         group = np.concatenate([group[~is_open], judged.group])
         rows = np.concatenate([rows[~is_open], news])
         order = np.lexsort((rows[:, _INPUT], rows[:, _END], group))
         self.groups.write_until_final(touched, group[order], rows[order], self.mark)
-        own.frontier = judged.frontier
+        own.frontier = max(own.frontier, judged.frontier)
         found = _TAKEN[batch.kind]
         found[changes_nothing(batch)] = Reason.NO_CHANGE.code
         found[judged.positions] = VIOLATIONS[judged.reasons]
         return found
 
     def _advance(self) -> bool:
-        """Move to the least frontier of the attached inputs; whether that is news."""
-        least = min((one.frontier for one in self.members.values()), default=self.frontier)
+        """Move to the least frontier of the awaited inputs; whether that is news."""
+        for one in self.members.values():
+            if one.passed_at is not None and one.frontier > one.passed_at:
+                one.passed_at = None if one.frontier >= self.frontier else one.passed_at
+        awaited = [one.frontier for one in self.members.values() if one.passed_at is None]
+        least = min(awaited, default=self.frontier)
         if least <= self.frontier:
             return False
         self.frontier = least

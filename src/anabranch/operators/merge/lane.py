@@ -28,6 +28,7 @@ from anabranch.operators.contract import (
     REASONS,
     Arrival,
     Attach,
+    Await,
     Bucket,
     Detach,
     Inputs,
@@ -143,6 +144,9 @@ class MergeLane(ABC):
             row = self.members.find(entry.input)
             if row is not None and isinstance(entry, PassOver):
                 self.members.pass_over(row)
+            elif isinstance(entry, Await):
+                if row is not None:
+                    self.members.await_again(row)
             elif row is not None:
                 self.remove_replica(entry.input)
         for arrival in arrivals:

@@ -17,7 +17,7 @@ Papers: LMerge V-B, with errata L8 (a new attachment starts from nothing), L9 (j
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -172,6 +172,17 @@ class Members:
     def pass_over(self, row: int) -> None:
         """Do not wait for this replica until it has caught up; one that has ended has."""
         self.passed_at[row] = self.frontier[row]
+
+    def await_again(self, row: int) -> None:
+        """Wait for this replica from now on, wherever it is."""
+        self.passed_at[row] = FOREVER_UNITS
+
+    def binding(self, inferred: Collection[str]) -> Ints:
+        """The frontiers that elements must keep to: those that are inferred bind nobody."""
+        if not inferred:
+            return self.frontier
+        is_free = np.array([name in inferred for name in self.names], np.bool_)
+        return np.where(is_free, NEVER_UNITS, self.frontier)
 
     def catch_up(self, frontier: int) -> None:
         """Wait again for who has moved since it was passed over, and is not behind."""

@@ -140,7 +140,7 @@ def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     held, count, members = len(state.held), len(place), state.members
     control = Control(
         members.guarantee,
-        members.frontier,
+        members.binding({one.input for one in arrivals if one.inferred}),
         members.last_seq,
         state.last_start,
         *np.full((2, len(members)), NOBODY, np.int64),
@@ -157,6 +157,7 @@ def _scan(state: OrderedState, arrivals: Sequence[Arrival]) -> _Work:
     clock[FRONTIER], clock[CURRENT], clock[LEADER] = state.frontier, state.current, NOBODY
     clock[LAG] = state.policy.stable_lag
     scan(rows, control, found, clock, held, int(state.case is MergeCase.R0))
+    np.maximum(members.frontier, control.frontier, out=members.frontier)
     state.frontier, state.current = int(clock[FRONTIER]), int(clock[CURRENT])
     state.visits += int(clock[VISITS])
     sequence = found.what[: clock[LENGTH]], found.row[: clock[LENGTH]]

@@ -96,7 +96,7 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
     ledger = judge.Ledger(
         state.nodes.rows,
         state.nodes.changed,
-        frontier=members.frontier,
+        frontier=members.binding({one.input for one in arrivals if one.inferred}),
         last_seq=members.last_seq,
         last_stable=np.full(len(members), NOBODY, np.int64),
         missing=state.agenda.missing,
@@ -137,6 +137,8 @@ def _judge(state: MergeState, work: StepWork) -> None:
         if at == count:
             break
         nodes.make_room_in_bags()
+    reached = work.ledger.frontier
+    np.maximum(state.members.frontier, reached, out=state.members.frontier)
     touched = int(work.ledger.numbers[judge.TOUCHED_BAGS])
     if touched:
         work.bags.append(work.ledger.touched[:touched])

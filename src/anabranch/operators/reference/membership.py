@@ -73,14 +73,18 @@ class Replica:
         self.last_seq = seq if is_new else self.last_seq
         return is_new
 
-    def refuses(self, e: Insert | Adjust) -> Reason | None:
-        """Why an element cannot change anything, whatever events there are; None: it can."""
+    def refuses(self, e: Insert | Adjust, *, inferred: bool = False) -> Reason | None:
+        """Why an element cannot change anything, whatever events there are; None: it can.
+
+        A stable that a clock inferred binds no element (`inferred`).
+        """
         old_end = e.start if isinstance(e, Insert) else e.old_end
         if e.end < e.start:
             return Reason.BACKWARDS
         if e.end == old_end:
             return Reason.NO_CHANGE
-        return Reason.BEHIND_STABLE if min(old_end, e.end) < self.frontier else None
+        is_behind = min(old_end, e.end) < self.frontier and not inferred
+        return Reason.BEHIND_STABLE if is_behind else None
 
 
 class Alarm(NamedTuple):
@@ -156,6 +160,11 @@ class Membership:
         """Do not wait for this replica until it has caught up; one that has ended has."""
         if name in self.replicas and self.replicas[name].frontier != FOREVER:
             self.replicas[name].passed_at = self.replicas[name].frontier
+
+    def await_again(self, name: str) -> None:
+        """Wait for this replica from now on, wherever it is."""
+        if name in self.replicas:
+            self.replicas[name].passed_at = None
 
     def reach(self, frontier: Time, *, wait: Time | None) -> Time:
         """How far the output may be final, if any joined replica may have what others lack.

@@ -115,6 +115,12 @@ class MergeR4(ReferenceMerge):
         self._regroup()
         return Change(*self._flush())
 
+    def await_again(self, replica: str) -> Change:
+        """Wait for a replica again that was passed over."""
+        self.members.await_again(replica)
+        self._regroup()
+        return Change(*self._flush())
+
     def change(self, policy: Policy) -> Change:
         """Let another policy decide from now on, about every event."""
         before, self.policy = self.policy, policy
@@ -126,9 +132,20 @@ class MergeR4(ReferenceMerge):
     def _follow_policy(self, before: Policy) -> None:
         """Make what is remembered fit the policy; of R4 nothing depends on it."""
 
-    def push(self, replica: str, element: Element, *, seq: int | None = None) -> Outcome:
-        """Take a replica's next element; an unknown replica is complete from the beginning."""
-        return Outcome(self._take(replica, element, seq), *self._flush())
+    def push(
+        self,
+        replica: str,
+        element: Element,
+        *,
+        seq: int | None = None,
+        inferred: bool = False,
+    ) -> Outcome:
+        """Take a replica's next element; an unknown replica is complete from the beginning.
+
+        `inferred`: its stables are no promise of it; see `contract.Arrival`.
+        """
+        reason = self._take(replica, element, seq, inferred=inferred)
+        return Outcome(reason, *self._flush())
 
     def check(self) -> None:
         """Verify what must hold between any two calls."""
@@ -159,7 +176,9 @@ class MergeR4(ReferenceMerge):
             if not node.output and not node.ends:
                 del self.nodes[identity]
 
-    def _take(self, replica: str, element: Element, seq: int | None) -> Reason:
+    def _take(
+        self, replica: str, element: Element, seq: int | None, *, inferred: bool
+    ) -> Reason:
         if replica in self.members.expelled:
             return Reason.EXPELLED
         if replica not in self.replicas:
@@ -169,7 +188,7 @@ class MergeR4(ReferenceMerge):
         last_seq = source.last_seq
         if not source.consumes(seq):
             return Reason.REDELIVERY
-        reason = self._judge(element, source)
+        reason = self._judge(element, source, inferred=inferred)
         if reason.bucket is Bucket.VIOLATION:
             if self.policy.violations is Violations.RAISE:
                 source.last_seq = last_seq
@@ -179,10 +198,10 @@ class MergeR4(ReferenceMerge):
                 self._regroup(self.replicas.pop(replica))
         return reason
 
-    def _judge(self, element: Element, source: Replica) -> Reason:
+    def _judge(self, element: Element, source: Replica, *, inferred: bool) -> Reason:
         if isinstance(element, Stable):
             return self._stable(element, source)
-        if refused := source.refuses(element):
+        if refused := source.refuses(element, inferred=inferred):
             return refused
         identity = Identity(element.start, element.payload)
         node = self.nodes.get(identity)

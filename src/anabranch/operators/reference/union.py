@@ -36,6 +36,7 @@ class _Input:
 
     joined_at: Time
     frontier: Time = NEVER
+    passed_at: Time | None = None
     live: Counter[Event] = field(default_factory=Counter)
 
 
@@ -56,8 +57,23 @@ class Union:
         self.inputs.pop(name, None)
         return self._advance()
 
-    def push(self, name: str, element: Element) -> Outcome:
-        """Take the next element of an input."""
+    def pass_over(self, name: str) -> tuple[Element, ...]:
+        """Do not wait for this input until it has caught up."""
+        if name in self.inputs:
+            self.inputs[name].passed_at = self.inputs[name].frontier
+        return self._advance()
+
+    def await_again(self, name: str) -> tuple[Element, ...]:
+        """Wait for an input again that was passed over."""
+        if name in self.inputs:
+            self.inputs[name].passed_at = None
+        return self._advance()
+
+    def push(self, name: str, element: Element, *, inferred: bool = False) -> Outcome:
+        """Take the next element of an input.
+
+        `inferred`: its stables are no promise of it; see `contract.Arrival`.
+        """
         if name not in self.inputs:
             self.attach(name)
         own = self.inputs[name]
@@ -65,12 +81,13 @@ class Union:
             own.frontier = max(own.frontier, element.time)
             output = self._advance()
             return Outcome(Reason.LEADS if output else Reason.FOLLOWS, output)
-        return self._data(own, element)
+        return self._data(own, element, inferred=inferred)
 
-    def _data(self, own: _Input, element: Insert | Adjust) -> Outcome:
-        if element.start < own.joined_at:
+    def _data(self, own: _Input, element: Insert | Adjust, *, inferred: bool) -> Outcome:
+        is_free = inferred or own.passed_at is not None
+        if element.start < (max(own.joined_at, self.frontier) if is_free else own.joined_at):
             return Outcome(Reason.LATE)
-        broken = refuse(element, own.live, frontier=own.frontier)
+        broken = refuse(element, own.live, frontier=NEVER if inferred else own.frontier)
         if broken is not None:
             return Outcome(Reason[broken.name])
         if element.changes_nothing:
@@ -83,7 +100,11 @@ class Union:
         return Outcome(Reason.FIRST if is_insert else Reason.CORRECTED, (element,))
 
     def _advance(self) -> tuple[Element, ...]:
-        least = min((one.frontier for one in self.inputs.values()), default=self.frontier)
+        for one in self.inputs.values():
+            if one.passed_at is not None and one.frontier > one.passed_at:
+                one.passed_at = None if one.frontier >= self.frontier else one.passed_at
+        awaited = [one.frontier for one in self.inputs.values() if one.passed_at is None]
+        least = min(awaited, default=self.frontier)
         if least <= self.frontier:
             return ()
         self.frontier = least

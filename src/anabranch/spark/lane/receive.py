@@ -22,6 +22,7 @@ from anabranch.batch.batch import FOREVER_UNITS, STABLE, Batch, Ints, concat
 from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
+from anabranch.spark.pack.beats import SOURCE
 from anabranch.spark.pack.parcels import ATTACH, CURRENT, DATA, DETACH, PASS, Parcel
 
 
@@ -40,7 +41,7 @@ class Received:
     def origin(self, rows: Ints) -> tuple[list[str | None], list[int | None]]:
         """The file (or the values of the order columns) and the row of some elements."""
         places = take(self.places, rows)
-        names = places.column_names
+        names = [name for name in places.column_names if name != SOURCE]
         if not names:
             return [None] * len(rows), [None] * len(rows)
         last = places.column(names[-1])
@@ -157,11 +158,12 @@ def gathered(
     batches = [one.batch for one in sent if one.batch is not None]
     frontier = min(one.frontier for one in sent if one.frontier is not None)
     if frontier > passed:
-        batches.append(_stable(frontier, schema))
+        batches.append(stable_at(frontier, schema))
     return concat(batches) if batches else empty(schema), max(frontier, passed)
 
 
-def _stable(time: int, schema: ElementSchema) -> Batch:
+def stable_at(time: int, schema: ElementSchema) -> Batch:
+    """A batch of one stable."""
     nothing = np.zeros(1, np.int64)
     payload = pa.table(
         [pa.nulls(1, field.type) for field in schema.payload], schema=schema.payload

@@ -44,6 +44,7 @@ def split(
             passed=lane.passed,
             log=lane.log,
             positions=lane.positions,
+            clocks=lane.clocks.copy(),
         )
         for number in range(lanes)
     ]
@@ -55,12 +56,15 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline, reshape: Reshape | None = 
     `pipeline` is that of the shares; with `reshape` the lane has other payload columns.
     """
     first = shares[0]
-    known = [(one.steps, one.gone, one.passed, one.log) for one in shares]
+    known = [
+        (one.steps, one.gone, one.passed, one.log, one.clocks.times, one.clocks.idle)
+        for one in shares
+    ]
     if any(one != known[0] for one in known):
         message = (
-            f"lanes of one run differ in their steps, in who has left, or in how far the "
-            f"control log was read: {known}; the checkpoint is damaged; restore it, or start "
-            "with a new checkpoint and output"
+            f"lanes of one run differ in their steps, in who has left, in how far the control "
+            f"log was read, or in their clocks: {known}; the checkpoint is damaged; restore "
+            "it, or start with a new checkpoint and output"
         )
         raise StateError(message)
     states = {
@@ -75,4 +79,5 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline, reshape: Reshape | None = 
         passed=first.passed,
         log=first.log,
         positions=restarted(one.positions for one in shares),
+        clocks=first.clocks.copy(),
     )

@@ -10,6 +10,7 @@ from anabranch.operators.contract import Attach, Inputs
 from anabranch.operators.pipeline import Pipeline, require_ids
 from anabranch.operators.route import Routing
 from anabranch.spark.lane.exported import lane_file, read_lane
+from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.rows import LaneRow
 from anabranch.spark.lane.state import Lane, LaneId
@@ -53,7 +54,7 @@ class LaneSpec:
     key, so those that repeat one are worth a warning.  `warm`: workers may keep copies of
     states (decided by the driver's environment).  `exported` is the folder with the states that
     lanes begin with, if they do not begin with nothing; the run has taken `first_trigger`
-    triggers by then.
+    triggers by then.  `clocks` infer the stables of inputs that have none.
     """
 
     run: str
@@ -72,6 +73,7 @@ class LaneSpec:
     warm: bool = field(default_factory=is_switched_on)
     exported: str | None = None
     first_trigger: int = 0
+    clocks: tuple[LaneClock, ...] = ()
 
     @property
     def schema(self) -> ElementSchema:
@@ -87,6 +89,10 @@ class LaneSpec:
     def routing(self) -> Routing:
         """What decides the lane of an element."""
         return Routing.of(self.pipeline[0].operator)
+
+    def infers(self, name: str) -> bool:
+        """Whether a clock infers the stables of this input."""
+        return any(clock.serves(name) for clock in self.clocks)
 
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""
@@ -122,5 +128,5 @@ def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ..
         specs[-1] = replace(before, after=after, final=False)
         more = replace(first, lanes=lanes, pipeline=pipeline, order=Order(operator.schema))
         number = len(specs)
-        specs.append(replace(more, founders=(), stage=number, before=before.lanes))
+        specs.append(replace(more, founders=(), stage=number, before=before.lanes, clocks=()))
     return tuple(specs)

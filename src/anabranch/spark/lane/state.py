@@ -2,8 +2,9 @@
 
     header        JSON: format, run, stage, lane, lanes, the steps of the pipeline, how many
                   steps were taken, which inputs have left, how far the control log and (one
-                  lane) Kafka's partitions were read, marks, a nonce
+                  lane) Kafka's partitions were read, the clocks, marks, a nonce
     STEP-ID/NAME  the parts of one operator's state; a save writes those that changed
+    clock/NAME/.. those of a clock that infers stables
 
 Small parts lie together (`anabranch.spark.lane.bundles`).
 
@@ -22,15 +23,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anabranch.batch.batch import NEVER_UNITS
+from anabranch.clocks.saved import write_state
 from anabranch.errors import StateError
 from anabranch.operators.contract import State
 from anabranch.operators.pipeline import Pipeline
 from anabranch.spark.lane.bundles import Bundles, Parts
+from anabranch.spark.lane.heartbeats import Clocks
 from anabranch.spark.lane.state_cache import WarmCopies, private_folder
 from anabranch.spark.pack.positions import Positions
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 HEADER: Final = "header"
+_CLOCK: Final = "clock/"
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,9 @@ class Lane:
 
     `steps` were taken so far; `gone` are inputs that have left, with their last attachment;
     `passed` is the frontier that the stage before has reached; `log` is the last entry of the
-    control log that was taken, `positions` how far Kafka's partitions were read; `marks` are
-    what was saved last of each state, and `kept` where each stored part lies.
+    control log that was taken, `positions` how far Kafka's partitions were read; `clocks` infer
+    stables; `marks` are what was saved last of each state, and `kept` where each stored part
+    lies.
     """
 
     states: dict[str, State]
@@ -70,6 +75,7 @@ class Lane:
     passed: int = int(NEVER_UNITS)
     log: int = -1
     positions: Positions = field(default_factory=Positions)
+    clocks: Clocks = field(default_factory=Clocks)
     marks: dict[str, int] = field(default_factory=dict)
     kept: Bundles = field(default_factory=Bundles)
 
@@ -97,7 +103,13 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
         one.id: one.operator.from_parts(_under(f"{one.id}/", found)) for one in which.pipeline
     }
     fields = {name: header[name] for name in ("steps", "gone", "passed", "log", "marks")}
-    return Lane(states, **fields, kept=kept, positions=Positions.from_list(header["positions"]))
+    clocks = Clocks(
+        saved={name: _under(f"{_CLOCK}{name}/", found) for name in header["clocks"]},
+        times=tuple(header["times"]),
+        idle=tuple(header["idle"]),
+    )
+    positions = Positions.from_list(header["positions"])
+    return Lane(states, **fields, kept=kept, positions=positions, clocks=clocks)
 
 
 def _under(prefix: str, found: dict[str, bytes]) -> dict[str, bytes]:
@@ -117,11 +129,28 @@ def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> i
         written |= {f"{step}/{name}": data for name, data in saved.written.items()}
         deleted += [f"{step}/{name}" for name in saved.deleted]
         lane.marks[step] = saved.mark
+    written |= _changed_clocks(lane)
     size = lane.kept.save(parts, written, deleted)
     nonce = uuid.uuid4().hex
     parts.updateValue((HEADER,), (_header(which, lane, nonce),))
     warm.put(which.key, nonce, lane)
     return size
+
+
+def _changed_clocks(lane: Lane) -> dict[str, bytes]:
+    """What changed in the clocks; one that was not used is as it was saved."""
+    written: dict[str, bytes] = {}
+    for name, state in lane.clocks.states.items():
+        mark = f"{_CLOCK}{name}"
+        changed = write_state(state, since=lane.marks.get(mark))
+        written |= {f"{mark}/{part}": data for part, data in changed.written.items()}
+        lane.marks[mark] = changed.mark
+    for name, parts in lane.clocks.saved.items():
+        mark = f"{_CLOCK}{name}"
+        if mark not in lane.marks:  # it was brought here by an upgrade
+            written |= {f"{mark}/{part}": data for part, data in parts.items()}
+            lane.marks[mark] = -1
+    return written
 
 
 def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
@@ -137,6 +166,9 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "passed": lane.passed,
         "log": lane.log,
         "positions": lane.positions.to_list(),
+        "clocks": sorted([*lane.clocks.states, *lane.clocks.saved]),
+        "times": lane.clocks.times,
+        "idle": lane.clocks.idle,
         "marks": lane.marks,
         "nonce": nonce,
     }

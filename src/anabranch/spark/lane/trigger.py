@@ -23,6 +23,7 @@ from anabranch.operators.contract import (
     REASONS,
     Arrival,
     Attach,
+    Await,
     Bucket,
     ControlEntry,
     Detach,
@@ -36,11 +37,13 @@ from anabranch.operators.pipeline import run
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
-from anabranch.spark.lane.receive import Received, Round, gathered, rounds
+from anabranch.spark.lane.heartbeats import advance
+from anabranch.spark.lane.receive import Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
 from anabranch.spark.lane.state import Lane
 from anabranch.spark.pack.parcels import (
+    BEAT,
     CHANGE,
     COUNTING_LANE,
     Parcel,
@@ -136,8 +139,10 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     for one in sorted((p for p in parcels if p.entry == CHANGE), key=lambda p: p.log):
         _control(now, NewSettings(one.settings or ""))
         lane.steps += 1
-    for each in rounds([one for one in parcels if one.entry != CHANGE], order, known):
+    others = [one for one in parcels if one.entry not in (CHANGE, BEAT)]
+    for each in rounds(others, order, known):
         _round(now, each)
+    _beat(now, [one for one in parcels if one.entry == BEAT])
     refused: list[Refused] = []
     for parcel in parcels:
         if parcel.facts is not None:
@@ -147,6 +152,26 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         columns = {name: [getattr(one, name) for one in refused] for name in ORIGIN.names}
         origin = pa.table(columns, schema=ORIGIN)
         now.rows.append(LaneRow(VIOLATIONS, now.number, lane.steps - 1, origin=origin))
+
+
+def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+    """Let the clocks infer stables, behind all rows of the trigger."""
+    lane, spec = now.lane, now.spec
+    pace = advance(lane.clocks, spec.clocks, parcels, now.first.inputs)
+    for name in pace.awaited:
+        _control(now, Await(name))
+        lane.steps += 1
+    if pace.stables:
+        attached = {one.name: one.attachment for one in now.first.inputs}
+        arrivals = tuple(
+            Arrival(name, stable_at(time, spec.schema), None, attached[name], inferred=True)
+            for name, time in sorted(pace.stables.items())
+        )
+        _step(now, Inputs(arrivals), (), counted=False)
+        lane.steps += 1
+    for name in pace.passed:
+        _control(now, PassOver(name))
+        lane.steps += 1
 
 
 def _round(now: _Trigger, one: Round) -> None:
@@ -161,7 +186,13 @@ def _round(now: _Trigger, one: Round) -> None:
         lane.steps += 1
     taken = [item for item in one.received if item.attachment > lane.gone.get(item.input, 0)]
     arrivals = tuple(
-        Arrival(item.input, item.batch, guarantee=item.guarantee, attachment=item.attachment)
+        Arrival(
+            item.input,
+            item.batch,
+            guarantee=item.guarantee,
+            attachment=item.attachment,
+            inferred=now.spec.infers(item.input),
+        )
         for item in taken
     )
     _step(now, Inputs(arrivals), taken)
@@ -184,10 +215,16 @@ def _control(now: _Trigger, entry: ControlEntry) -> None:
     _step(now, Inputs(control=(entry,)), ())
 
 
-def _step(now: _Trigger, inputs: Inputs, taken: Sequence[Received]) -> None:
-    """One step of the whole pipeline, and what came of it."""
+def _step(
+    now: _Trigger, inputs: Inputs, taken: Sequence[Received], *, counted: bool = True
+) -> None:
+    """One step of the whole pipeline, and what came of it.
+
+    Elements that are not `counted` came from no source: they are in no bucket.
+    """
     spec, result = now.spec, None
-    for at, (one, result) in enumerate(run(spec.pipeline, now.lane.states, inputs)):
+    for at, (one, made) in enumerate(run(spec.pipeline, now.lane.states, inputs)):
+        result = made if at or counted else replace(made, buckets=(), reasons=())
         if at == 0 and spec.before is None:
             now.account.add(taken, result, now.first.inputs)
         if at > 0:

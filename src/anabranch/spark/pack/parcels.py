@@ -54,6 +54,8 @@ DETACH: Final = "detach"
 PASS: Final = "pass"
 NOTE: Final = "note"
 CHANGE: Final = "change"
+BEAT: Final = "beat"
+"""Lines of a clock, which no step of an operator takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ class Parcel:
     `guarantee` None: the input is complete.  `settings` are those of a change, which names no
     input.  `frontier` is that of the lane which sent the parcel, where a stage before this one
     did.  `least`: elements of the latest attachment come under this number, if not under a
-    greater one.
+    greater one.  `at` is the time of the trigger and `lines` are what clocks need of the rows
+    of a partition, as Arrow serialises it.
     """
 
     lane: int
@@ -106,11 +109,13 @@ class Parcel:
     facts: Facts | None = None
     batch: Batch | None = None
     places: pa.Table | None = None
+    at: int | None = None
+    lines: pa.Table | None = None
 
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
-    "frontier", "least",
+    "frontier", "least", "at",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"
@@ -173,6 +178,8 @@ def _crossing(one: Parcel, spill: Spill | None) -> dict[str, Any]:
     if one.facts is not None:
         head[_FACTS] = asdict(one.facts)
     row: dict[str, Any] = {"parcel": None, "places": None}
+    if one.lines is not None:
+        row["places"] = to_ipc(one.lines)
     if one.batch is not None and one.places is not None:
         if spill is None:
             row = {"parcel": pack(one.batch), "places": to_ipc(one.places)}
@@ -189,11 +196,14 @@ def from_row(row: Mapping[str, Any], schema: ElementSchema, fetch: Fetch | None)
     if address is not None:
         assert fetch is not None, f"an address, and no place to fetch it from: {address}"
         parcel, places = fetch(address)
+    table = None if places is None else from_ipc(places)
+    is_beat = head.get("entry") == BEAT
     return Parcel(
         **head,
         facts=None if facts is None else _facts(**facts),
         batch=None if parcel is None else unpack(parcel, schema),
-        places=None if places is None else from_ipc(places),
+        places=None if is_beat else table,
+        lines=table if is_beat else None,
     )
 
 

@@ -26,6 +26,7 @@ from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
+from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     NOTE,
@@ -76,7 +77,7 @@ class RowsSpec:
 
     `names` are the replicas whose numbers the codes have; without, each row has a name.  `word`
     is the column with words that are no kind.  `columns` are the names of all columns, which
-    Spark may have numbered.
+    Spark may have numbered.  `beating` has the clocks by replica; None: of all replicas.
     """
 
     schema: ElementSchema
@@ -89,6 +90,7 @@ class RowsSpec:
     depot: Depot | None = None
     columns: tuple[str, ...] = ()
     resumed: Resumed = NOTHING
+    beating: tuple[tuple[str | None, Beating], ...] = ()
 
 
 def packed(
@@ -106,7 +108,8 @@ def packed(
     spec = RowsSpec(schema, stream.order, lanes, routing, names, _unused(df), strict, depot)
     copies = [one for _, one in stream.copies] or [df]
     coded = [_coded(one, number, spec.word) for number, one in enumerate(copies)]
-    df = reduce(_union, coded)
+    df = _timed(reduce(_union, coded), stream)
+    spec = replace(spec, beating=stream.beating)
     # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
     tasks = slots(df.sparkSession) if stream.is_streaming else None
     df = df if tasks is None else df.coalesce(tasks)
@@ -120,6 +123,18 @@ def packed(
 def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
     """The rows of both; by name only if need be, which is one more step to plan."""
     return df.union(other) if df.columns == other.columns else df.unionByName(other)
+
+
+def _timed(df: "DataFrame", stream: Stream) -> "DataFrame":
+    """The rows with the time of their trigger, if a clock needs it.
+
+    Spark takes it once for a trigger, after all sources were polled, and records it.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not stream.needs_time:
+        return df
+    return with_columns(df, {TIME: F.current_timestamp()})
 
 
 def _unused(df: "DataFrame") -> str:
@@ -161,12 +176,16 @@ def pack_rows(spec: RowsSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
+    tally = Tally(dict(spec.beating))
     with spilling(spec.depot) as spill:
         # Spark's side of a task blocks while its output is not read: prefetch the next rows.
         for part, rows in enumerate(prefetch(_gathered(batches))):
             table = rows.rename_columns(spec.columns) if spec.columns else rows
-            parcels = pack_table(spec, table, f"{partition:08d}", part)
+            parcels = pack_table(spec, table, f"{partition:08d}", part, tally)
             yield to_rows(parcels, spec.lanes, spill)
+        beats = tally.parcels(_base(spec, "", f"{partition:08d}", 0), spec.lanes)
+        if beats:
+            yield to_rows(beats, spec.lanes, spill)
     settle()
 
 
@@ -185,8 +204,10 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> list[Parcel]:
-    """The parcels of some rows of one partition."""
+def pack_table(
+    spec: RowsSpec, table: pa.Table, partition: str, part: int, tally: Tally | None = None
+) -> list[Parcel]:
+    """The parcels of some rows of one partition; `tally` gets what clocks need of them."""
     lost: list[dict[str, Any]] = []
     each = max(ROW_BYTES, table.nbytes // max(1, table.num_rows))
     table = _decoded_codes(table, spec)
@@ -202,7 +223,7 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     require_none(refused, strict=spec.strict)
-    places = table.select(list(spec.order))
+    places = table.select([*spec.order, *_beat_columns(table)])
     if len(decoded.refused):
         places = take(places, decoded.rows)
     parcels: list[Parcel] = []
@@ -213,6 +234,9 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     for name, mine in _by_name(whose, spec.names):
         batch = decoded.batch if mine is None else decoded.batch.take(mine)
         where = places if mine is None else take(places, mine)
+        if tally is not None:
+            tally.add(name, batch, where)
+        where = where.select([*spec.order, *(n for n in where.column_names if n == SOURCE)])
         base = _base(spec, name, partition, part)
         parcels += pieces(base, batch, where, spec.lanes, spec.routing)
         counts[name] = len(batch)
@@ -221,6 +245,10 @@ def pack_table(spec: RowsSpec, table: pa.Table, partition: str, part: int) -> li
     found = {name or _UNNAMED: some for name, some in spans.items()}
     counts = dict.fromkeys(found, 0) | counts
     return parcels + _facts(spec, counts, refused, (partition, part, each), found)
+
+
+def _beat_columns(table: pa.Table) -> list[str]:
+    return [name for name in (SOURCE, ARRIVAL, TIME) if name in table.column_names]
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -284,6 +312,8 @@ def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]
 
 
 def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
+    for name in (SOURCE, ARRIVAL, TIME):
+        row.pop(name, None)
     order = [row.pop(name) for name in spec.order]
     number = order.pop() if order and isinstance(order[-1], int) else None
     if spec.names:

@@ -6,7 +6,6 @@ or an unsupported type.  Rows are validated when they are read: a null start or 
 sends a row to quarantine, with the reason.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -31,21 +30,19 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.key import Key
 from anabranch.spark.columns import arrow_schema
 from anabranch.spark.frames import quoted, require_frame, with_columns
+from anabranch.spark.pack.beats import Beating
 from anabranch.spark.pack.event_key import event_key, key_columns, keyed
+from anabranch.spark.pack.heartbeats import Asked, Heartbeat, with_heartbeats
+from anabranch.spark.pack.ordering import COPY, ORDERS, copies_of, ordering_of, with_order
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import Column, DataFrame
 
-ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "file": ("_metadata.file_path", "_metadata.row_index"),
-    "kafka": ("topic", "partition", "offset"),
-}
-"""Named orders: the columns in which a source gives the position of a row."""
-
-_OF_KAFKA: Final = ("timestamp", "timestampType")
-"""Columns of Kafka's source that describe a message and differ between copies."""
-
-_COPY: Final = "__order_"
+    from anabranch.clocks.bounds import AnyBounds
+    from anabranch.clocks.clock import Clock
+    from anabranch.clocks.learn import Learning
 
 _LAST: Final = 2**63 - 1
 
@@ -61,7 +58,8 @@ class Stream:
     and the columns `order`, copies of the columns `ordering` that order its rows.  `copies` are
     the DataFrames of replicas that have one each, by name: `df` is their union.  `key`
     identifies one event within a replica; `is_plain`: made by `ab.events`.  `lifetime`
-    describes when events end, as a run records it.
+    describes when events end, as a run records it.  `heartbeat` is how its stables arise if its
+    rows have none; `beating` the same of all replicas, None: of those that a column names.
     """
 
     df: "DataFrame"
@@ -76,6 +74,56 @@ class Stream:
     key: Key | None = None
     is_plain: bool = False
     lifetime: str = "as its elements end"
+    heartbeat: Heartbeat | None = None
+    beating: tuple[tuple[str | None, Beating], ...] = ()
+    heartbeat_words: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether a clock needs the time of each trigger."""
+        return any(how.needs_time for _, how in self.beating)
+
+    def heartbeats(
+        self,
+        bounds: "str | Path | AnyBounds | Learning | Clock | None" = None,
+        *,
+        disorder: str | int | None = None,
+        delay: str | None = None,
+        idle_after: str | None = None,
+        timeout: str | None = None,
+        source: str | None = None,
+        group: str | Mapping[str, str] | None = None,
+        arrival: str | None = None,
+        resolution: str = "1 second",
+        guard: str | int | None = "1 hour",
+        target_loss: float | None = None,
+    ) -> "Stream":
+        """The stream with progress that is inferred from its rows' times; no effect on a batch.
+
+        Distances are application time, waits and `idle_after` wall-clock time.
+
+        Args:
+            bounds: What is known of the sources: `ab.clocks.Bounds` or `Alike`, the path of a
+                TOML file, `ab.clock(...)`, or "adaptive": learned from the rows.
+            disorder: The greatest distance of a row behind the greatest time of its source.
+            delay: The longest time from a row's timestamp to its arrival.
+            idle_after: A source that sends nothing for this long is not waited for.
+            timeout: If all send nothing for this long, they have reached the greatest time.
+            source: The column that names the source of a row.  Default: its replica; with
+                order="kafka" its partition.
+            group: The column that names a group of sources with one heartbeat.
+            arrival: The column with the time at which a row arrived; it is no payload.
+                Default: the time of its trigger.
+            resolution: The unit of the wall clock in which arrivals are counted.
+            guard: A time that is more than this ahead of its arrival moves nothing (bigint
+                times: ahead of all times before, if given).
+            target_loss: With "adaptive": the share of rows that may be late.
+        """
+        asked = Asked(
+            bounds, disorder, delay, idle_after, timeout, source, group, arrival, resolution,
+            guard, target_loss,
+        )  # fmt: skip
+        return with_heartbeats(self, asked)
 
     @property
     def schema_in_lanes(self) -> ElementSchema:
@@ -134,8 +182,8 @@ def elements(
     """
     where = "ab.elements"
     require_frame(df, where)
-    ordering = _ordering(order)
-    df = _ordered(df, ordering, where, [replica, seq, *(rename or {})])
+    ordering = ordering_of(order)
+    df = with_order(df, ordering, where, [replica, seq, *(rename or {})])
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
     names = _in_lower_case(df, names) | names
@@ -166,7 +214,7 @@ def events(
 
     A batch DataFrame is complete: each of its replicas ends with stable(FOREVER), so all its
     events become final.  A streaming DataFrame of plain rows has no stables: no event becomes
-    final, and the state grows.
+    final, and the state grows, unless `heartbeats` gives it progress.
 
     Args:
         df: A batch or streaming DataFrame.
@@ -203,14 +251,14 @@ def events(
             "that events have an end"
         )
         raise UsageError(message)
-    ordering = _ordering(order)
+    ordering = ordering_of(order)
     keys, key = key_columns(replaced_by), None if key is None else key_columns(key)
     names = dict(rename or {})
     names |= {old: new for old, new in ((replica, REPLICA), (seq, SEQ)) if old is not None}
     apart = {end: "its end", replica: "the name of its replica", seq: "its seq"}
     named = event_key(df, key, duplicates, start=start, apart=apart, names=names)
     keep = [start, end, replica, seq, *keys, *(key or ()), *(rename or {})]
-    df = _ordered(df, ordering, where, keep)
+    df = with_order(df, ordering, where, keep)
     _require(df, [start, *([end] if end else []), *names], where)
     for column in df.columns:
         if column.lower() in RESERVED and column not in (start, end, *names):
@@ -264,7 +312,7 @@ def _next_start(
             "next row of the key comes"
         )
         raise UsageError(message)
-    order = [seq] if seq else [c for c in df.columns if c.startswith(_COPY)]
+    order = [seq] if seq else [c for c in df.columns if c.startswith(COPY)]
     others = sorted(set(df.columns) - {start, replica, *keys})
     same = [F.col(quoted(c)) for c in (replica, *keys) if c]
     by = [F.col(quoted(c)) for c in (start, *(order or others))]
@@ -319,7 +367,7 @@ def _one_row(df: "DataFrame") -> "DataFrame":
 def _stream(df: "DataFrame", ordering: tuple[str, ...], where: str, **rest: Any) -> Stream:
     from pyspark.sql import functions as F  # noqa: N812
 
-    order = _copies(ordering)
+    order = copies_of(ordering)
     fields = {field.name: field.dataType for field in df.schema}
     plain = arrow_schema(df.drop(*order).schema, where=where)
     schema = ElementSchema.of(plain, where=where)
@@ -347,66 +395,6 @@ def _stream(df: "DataFrame", ordering: tuple[str, ...], where: str, **rest: Any)
     if df.columns != wanted:  # each step is planned again in every trigger
         df = df.select(*(quoted(c) for c in wanted))
     return Stream(df, schema, order, ordering, is_ntz="timestamp_ntz" in zoned, **rest)
-
-
-def _ordering(order: str | Sequence[str]) -> tuple[str, ...]:
-    return ORDERS.get(order, (order,)) if isinstance(order, str) else tuple(order)
-
-
-def _copies(ordering: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{_COPY}{number}" for number in range(len(ordering)))
-
-
-def _ordered(
-    df: "DataFrame", ordering: tuple[str, ...], where: str, keep: Sequence[str | None] = ()
-) -> "DataFrame":
-    """The DataFrame with copies of the columns that order it.
-
-    Only those to keep stay: a position in a source is no payload, it differs between copies.
-    """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    _require_order(df, ordering, where)
-    if ordering == ORDERS["kafka"]:
-        _warn_of_kafka([c for c in df.columns if c not in keep], where)
-    pairs = zip(ordering, _copies(ordering), strict=True)
-    # A name that is no column's is an expression: a field of a struct, or quoted already.
-    columns = [
-        F.col(quoted(name) if name in df.columns else name).alias(copy) for name, copy in pairs
-    ]
-    stays = {*keep, *RESERVED} | (set(df.columns) - set(ordering))
-    rest = [quoted(c) for c in df.columns if c in stays]
-    return df.select(*rest, *columns) if columns else df
-
-
-def _require_order(df: "DataFrame", ordering: tuple[str, ...], where: str) -> None:
-    for name in ordering:
-        root = name.partition(".")[0]
-        there = name in df.columns or root in df.columns
-        if there or root == "_metadata" or name.startswith("`"):
-            continue
-        hint = "check the name"
-        if ordering == ORDERS["kafka"]:
-            hint = (
-                "order='kafka' is by the columns topic, partition and offset of Spark's Kafka "
-                "source: keep them where you parse the value"
-            )
-        message = (
-            f"{where}: order: there is no column '{name}'; the DataFrame has {df.columns}; "
-            f"{hint}"
-        )
-        raise SchemaError(message)
-
-
-def _warn_of_kafka(columns: Sequence[str], where: str) -> None:
-    left = [c for c in _OF_KAFKA if c in columns]
-    if "timestampType" in left:  # a name that only Kafka's source has
-        warnings.warn(
-            f"{where}: {', '.join(left)} of Kafka's source are payload here; where they differ "
-            "between copies, no two events are equal: drop them",
-            UserWarning,
-            stacklevel=4,
-        )
 
 
 def _renamed(df: "DataFrame", names: Mapping[str, str], *, where: str) -> "DataFrame":

@@ -23,6 +23,8 @@ from anabranch.sources.inbox import Inbox
 from anabranch.sources.jsontypes import is_same_but_for_fractions
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
+from anabranch.spark.lane.heartbeats import LaneClock
+from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
@@ -70,11 +72,36 @@ class Copies:
         return bool(self.inboxes) or (self.stream is not None and self.stream.has_stables)
 
     @property
+    def clocks(self) -> tuple[LaneClock, ...]:
+        """The clocks of plain rows; streams that were given one object share it."""
+        shared: dict[tuple[int, bool], list[tuple[str | None, Beating]]] = {}
+        for name, how in () if self.stream is None else self.stream.beating:
+            shared.setdefault((id(how.clock), bool(how.by)), []).append((name, how))
+        return tuple(
+            LaneClock(
+                some[0][1].clock,
+                tuple(name for name, _ in some if name is not None),
+                by_source=by_source,
+                is_timed=any(how.needs_time for _, how in some),
+                has_arrival=any(how.has_arrival for _, how in some),
+            )
+            for (_, by_source), some in shared.items()
+        )
+
+    @property
+    def heartbeats(self) -> str:
+        """How stables arise that no row has, in words; empty if all have their own."""
+        found: dict[str, list[str]] = {}
+        for name, words in () if self.stream is None else self.stream.heartbeat_words:
+            found.setdefault(words, []).append(name)
+        return "; ".join(f"{', '.join(names)}: {words}" for words, names in found.items())
+
+    @property
     def may_have_gaps(self) -> bool:
         """Whether copies may lack rows by default: plain rows, and batches of DataFrames."""
         if self.stream is None:
             return False
-        return not self.is_streaming or not self.has_stables
+        return not self.is_streaming or not self.has_stables or bool(self.stream.beating)
 
     @property
     def key(self) -> Key | None:
@@ -265,7 +292,7 @@ def _joined(
         return None, (), {}
     first = next(iter(streams.values()))
     if alone and first.schema.has_replica:
-        return first, (), {}
+        return _clocked(first, [(None, first)]), (), {}
     for name, one in streams.items():
         if one.schema.has_replica:
             message = (
@@ -273,15 +300,39 @@ def _joined(
                 "inputs; merge one DataFrame with such a column, or drop the column"
             )
             raise SchemaError(message)
+    streams = _alike(streams)
     named = [_named(one, name) for name, one in streams.items()]
     df = reduce(lambda all_, one: all_.unionByName(one), named)
     schema = replace(first.schema, has_replica=True)
-    stables = all(one.has_stables for one in streams.values())
+    stables = all(one.has_stables or one.heartbeat for one in streams.values())
     copies = tuple((name, one.df) for name, one in streams.items())
     joined = replace(first, df=df, schema=schema, has_stables=stables, properties=None)
     is_plain = all(one.is_plain for one in streams.values())
     joined = replace(joined, copies=copies, is_plain=is_plain)
+    joined = _clocked(joined, list(streams.items()))
     return joined, tuple(streams), {name: one.properties for name, one in streams.items()}
+
+
+def _clocked(joined: Stream, streams: Sequence[tuple[str | None, Stream]]) -> Stream:
+    """The stream of all replicas with the clocks that their own streams declare."""
+    found = [(name, one.heartbeat) for name, one in streams if one.heartbeat]
+    words = tuple((name or "every replica", one.words) for name, one in found)
+    has_stables = joined.has_stables or len(found) == len(streams)
+    beating = tuple((name, one.how) for name, one in found)
+    return replace(joined, beating=beating, heartbeat_words=words, has_stables=has_stables)
+
+
+def _alike(streams: dict[str, Stream]) -> dict[str, Stream]:
+    """The streams with the same columns: those without a source or arrival get null ones."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    kinds = {SOURCE: "string", ARRIVAL: "timestamp"}
+    there = {n: k for n, k in kinds.items() if any(n in s.df.columns for s in streams.values())}
+    made = {}
+    for name, one in streams.items():
+        lacks = {n: F.lit(None).cast(k) for n, k in there.items() if n not in one.df.columns}
+        made[name] = replace(one, df=with_columns(one.df, lacks)) if lacks else one
+    return made
 
 
 def _named(stream: Stream, name: str) -> "DataFrame":

@@ -198,7 +198,9 @@ def _streams(
 def _warn_endless() -> None:
     warnings.warn(
         "ab.merge: these streams have no stables, so nothing becomes final and every event is "
-        "remembered for ever; give progress as stables (ab.elements), or merge batches",
+        "remembered for ever; infer progress from the rows' times, such as "
+        "ab.events(...).heartbeats(disorder='10 minutes', idle_after='1 minute'), give it as "
+        "stables (ab.elements), or merge batches",
         UserWarning,
         stacklevel=3,
     )
@@ -307,6 +309,7 @@ class Merged:
             strict=self.asked.strict,
             final=final,
             plain=self.copies.keep_duplicates,
+            clocks=self.copies.clocks,
         )
 
     @property
@@ -327,6 +330,8 @@ class Merged:
         lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
         if by_start and self.lanes > 1:
             lines.append("the output is in the order of starts only with lanes=1")
+        if self.copies.heartbeats:
+            lines.append(f"stables are inferred: {self.copies.heartbeats}")
         if not self.copies.has_stables:
             lines.append("no stables: nothing becomes final, every event is remembered")
         return "\n".join(lines)

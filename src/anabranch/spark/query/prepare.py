@@ -218,7 +218,7 @@ class Prepared:
         known = runs.read(folder)
         if known is None or known.generation < self.run.generation:
             return True
-        changed = ("replicas", "attachments", "left")
+        changed = ("replicas", "attachments", "left", "clocks")
         return any(getattr(known, name) != getattr(self.run, name) for name in changed)
 
     def write_changes(self, log: ControlLog | None) -> None:
@@ -288,6 +288,7 @@ def prepare(
     run = _run(merged, found, has_output=output is not None)
     if found is not None:
         run = sources.changed(found, run, folder, output or place)
+        run = _with_clocks(run, found, folder)
         if log is None:
             require_changeable(found, run, place)
     sinks: dict[str, Given] = {view: sink for view, sink in given.items() if sink is not None}
@@ -340,8 +341,18 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         sources=sources.names_of(copies.stream) if copies.stream and is_named else {},
         key=() if merged.copies.key is None else merged.copies.key.names,
         payload=payload.serialize().to_pybytes().hex(),
+        clocks=((0, copies.heartbeats),) if copies.heartbeats else (),
         **(_generation(found) if found else {}),
     )
+
+
+def _with_clocks(run: runs.Run, found: runs.Run, folder: Path | None) -> runs.Run:
+    """The run with how stables are inferred from the next trigger on, if that is news."""
+    trigger = 1 + (-1 if folder is None else runs.last_begun(folder, found))
+    before = found.clocks
+    now = run.clocks[-1][1] if run.clocks else ""
+    is_same = now == (before[-1][1] if before else "")
+    return replace(run, clocks=before if is_same else (*before, (trigger, now)))
 
 
 def _generation(found: runs.Run) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 FIXED: Final = {
     "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
@@ -70,7 +70,8 @@ class Run:
     that counted, each with its first trigger and without `violations`.  `positions`: the rows
     of its DataFrames have places in Kafka.  `named`: its sources have names, so that DataFrames
     may come and go; `attachments` are the numbers of `replicas`, `left` those that are gone,
-    `sources` the names by replica.
+    `sources` the names by replica.  `clocks` are how stables were inferred, in words, each with
+    its first trigger.
     """
 
     run: str
@@ -98,6 +99,7 @@ class Run:
     generation: int = 0
     first_trigger: int = 0
     begun: int = -1
+    clocks: tuple[tuple[int, str], ...] = ()
     format: int = FORMAT
 
     @property
@@ -315,7 +317,8 @@ def from_text(text: str, path: Path | str) -> Run:
         require_format(path, fields["format"], FORMAT)
         for name in _TUPLES:
             fields[name] = tuple(fields[name])
-        fields["settings"] = tuple((at, policy) for at, policy in fields["settings"])
+        for name in ("settings", "clocks"):
+            fields[name] = tuple((at, words) for at, words in fields[name])
         if not fields["run"].isalnum():  # it names files of ours: nothing may lead elsewhere
             message = f"the run id {fields['run']!r} is not one of letters and digits"
             raise ValueError(message)

@@ -1,0 +1,120 @@
+"""Plain rows become final on Spark: heartbeats through triggers, restarts and repetitions."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_running_query import forget_commit
+
+import anabranch as ab
+from anabranch.errors import SchemaError, UsageError
+from anabranch.spark.query import run_record as runs
+
+pytestmark = pytest.mark.spark
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = "ts timestamp, id string, sensor string"
+
+
+def put(folder: Path, number: int, rows: list[tuple[int, str]]) -> None:
+    """One more file of a copy: seconds and names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    times = pa.array([FIRST + timedelta(seconds=s) for s, _ in rows], pa.timestamp("us", "UTC"))
+    names = [name for _, name in rows]
+    table = pa.table({"ts": times, "id": names, "sensor": [name[0] for name in names]})
+    file = folder / f"{number:03d}.parquet"
+    pq.write_table(table, file)
+    os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files by their time
+
+
+def copies(spark: Any, root: Path, **heartbeats: Any) -> list[Any]:
+    made = []
+    for name in ("east", "west"):
+        reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
+        df = reader.parquet(str(root / name))
+        events = ab.events(df, start="ts", lifetime="1 second", name=name)
+        made.append(events.heartbeats(**heartbeats))
+    return made
+
+
+def test_plain_rows_become_final(spark: Any, tmp_path: Path) -> None:
+    """Two triggers; the second is repeated, then the run goes on with another bound."""
+    ck, out = tmp_path / "ck", tmp_path / "final"
+    for name in ("east", "west"):
+        put(tmp_path / name, 0, [(0, "a"), (30, "b"), (25, "c")])
+        put(tmp_path / name, 1, [(60, "d"), (55, f"only {name}")])
+
+    def start(**heartbeats: Any) -> Any:
+        merged = ab.merge(*copies(spark, tmp_path, **heartbeats), lanes=2)
+        query = merged.start(ck, final=out, once=True)
+        query.wait()
+        return query
+
+    usual = {"disorder": "10 seconds", "idle_after": "1 hour"}
+    query = start(**usual)
+    assert query.totals.adds_up
+    assert query.totals.frontier == int((FIRST.timestamp() + 50) * 1_000_000)
+    assert query.totals.live < 6
+
+    def final() -> list[str]:
+        return sorted(row.id for row in spark.read.parquet(str(out)).collect())
+
+    assert final() == ["a", "b", "c"]
+    forget_commit(ck)
+    again = start(**usual)
+    assert again.totals.frontier == query.totals.frontier
+    assert final() == ["a", "b", "c"]
+    put(tmp_path / "east", 2, [(100, "e"), (10, "late")])
+    put(tmp_path / "west", 2, [(100, "e")])
+    query = start(disorder="40 seconds", idle_after="1 hour")
+    assert query.totals.frontier == int((FIRST.timestamp() + 60) * 1_000_000)
+    assert final() == ["a", "b", "c", "only east", "only west"]
+    assert query.totals.bucket("late") == 1
+    assert query.totals.bucket("violation") == 0
+    found = runs.read(ck)
+    assert found is not None
+    assert [words for _, words in found.clocks] == [
+        "east, west: disorder 10 seconds, idle after 1 hour",
+        "east, west: disorder 40 seconds, idle after 1 hour",
+    ]
+    assert [trigger for trigger, _ in found.clocks] == [0, 2]
+
+
+def test_a_batch_is_unaffected(spark: Any) -> None:
+    rows = [(FIRST + timedelta(seconds=s), name, name) for s, name in [(5, "a"), (1, "b")]]
+    df = spark.createDataFrame(rows, COLUMNS)
+    plain = ab.events(df, start="ts", lifetime="1 second")
+    made = ab.merge(plain.heartbeats(disorder="1 second"))
+    assert sorted(row.id for row in made.final().collect()) == ["a", "b"]
+    assert "inferred" not in made.explanation
+
+
+def test_what_is_wrong_is_named(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    df = spark.readStream.schema(COLUMNS).parquet(str(tmp_path / "in"))
+    plain = ab.events(df, start="ts", lifetime="1 second")
+    with pytest.warns(UserWarning, match=r"\.heartbeats\(disorder="):
+        ab.merge(plain)
+    with pytest.warns(UserWarning, match="stay open until its next row comes"):
+        made = ab.merge(plain.heartbeats(disorder="1 second"))
+    assert "stables are inferred: 0: disorder 1 second" in made.explanation
+    assert "copies may have gaps" in made.explanation
+    for wrong, message in [
+        ({}, "give disorder="),
+        ({"disorder": "1 second", "bounds": "adaptive"}, "one of these ways"),
+        ({"disorder": "1"}, "heartbeats: disorder '1'"),
+        ({"disorder": "1 second", "target_loss": 0.1}, "target_loss is for 'adaptive'"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            plain.heartbeats(**wrong)
+    with pytest.raises(SchemaError, match="source: there is no column 'sensors'"):
+        plain.heartbeats(disorder="1 second", idle_after="1 minute", source="sensors")
+    with pytest.raises(SchemaError, match="arrival='id' is a column of type string"):
+        plain.heartbeats(disorder="1 second", idle_after="1 minute", arrival="id")
+    elements = spark.readStream.schema("kind string, start bigint, name string")
+    with pytest.raises(UsageError, match="stables of their own"):
+        ab.elements(elements.parquet(str(tmp_path / "in"))).heartbeats(disorder=1)

@@ -1,0 +1,97 @@
+"""Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
+
+import pytest
+from clocked_lanes import ClockedLanes, Row
+
+from anabranch.clocks import Clock, disorder
+
+SECOND = 1_000_000
+
+
+def test_disorder_makes_events_final() -> None:
+    lanes = ClockedLanes(Clock(disorder(10)))
+    lanes.trigger({"east": [Row(100), Row(95, "b")], "west": [Row(100)]}, 0)
+    assert lanes.frontier == 90
+    lanes.trigger({"east": [Row(120, "c")], "west": []}, 0)
+    assert lanes.frontier == 90  # west holds it back
+    lanes.trigger({"west": [Row(120, "c")]}, 0)
+    assert lanes.frontier == 110
+    assert [(one.start, one.payload) for one in lanes.final] == [(95, "b"), (100, "a")]
+    assert lanes.bucket("emitted") == 3
+    assert lanes.bucket("absorbed") == 2
+
+
+def test_a_row_behind_its_heartbeat_is_merged_where_the_output_is_not_final() -> None:
+    lanes = ClockedLanes(Clock(disorder(10)))
+    lanes.trigger({"east": [Row(100)], "west": [Row(50)]}, 0)
+    assert lanes.frontier == 40
+    lanes.trigger({"east": [Row(60, "behind its own 89")]}, 0)
+    assert (lanes.bucket("emitted"), lanes.bucket("late")) == (3, 0)
+    lanes.trigger({"east": [Row(39, "behind the output")], "west": [Row(100)]}, 0)
+    assert (lanes.bucket("late"), lanes.bucket("violation")) == (1, 0)
+    assert lanes.bucket("absorbed") == 1
+
+
+def test_a_copy_of_what_is_final_is_absorbed_while_it_is_known() -> None:
+    lanes = ClockedLanes(Clock(disorder(0)), lifetime=100)
+    lanes.trigger({"east": [Row(50), Row(60, "b")], "west": [Row(60, "b")]}, 0)
+    assert lanes.frontier == 60
+    lanes.trigger({"west": [Row(50)]}, 0)
+    assert (lanes.bucket("late"), lanes.bucket("absorbed")) == (0, 2)
+
+
+def test_an_idle_replica_does_not_stall_and_counts_again_when_it_returns() -> None:
+    lanes = ClockedLanes(Clock(disorder(0), idle_after=60 * SECOND))
+    t = 1_000 * SECOND
+    lanes.trigger({"east": [Row(100)], "west": [Row(100)]}, t)
+    for n in range(1, 9):
+        lanes.trigger({"east": [Row(100 + n)]}, t + n * 10 * SECOND)
+    assert lanes.frontier == 108  # west was idle after 60 seconds, as the trigger before shows
+    west = lanes.runtime.totals.replicas["west"]
+    assert west.standing == "passed over"
+    lanes.trigger({"west": [Row(105, "alone")]}, t + 90 * SECOND)
+    lanes.trigger({"east": [Row(130)]}, t + 100 * SECOND)
+    assert lanes.frontier == 108  # the output waits for it again, and never goes back
+    assert lanes.bucket("late") == 1
+    lanes.trigger({"west": [Row(120)]}, t + 110 * SECOND)
+    assert lanes.frontier == 120
+
+
+def test_all_replicas_are_idle() -> None:
+    lanes = ClockedLanes(Clock(disorder(10), idle_after=60 * SECOND), replicas=("a", "b", "c"))
+    t = 1_000 * SECOND
+    lanes.trigger({"a": [Row(100)], "b": [Row(120)], "c": [Row(90)]}, t)
+    assert lanes.frontier == 80
+    for n in (30, 59):
+        lanes.trigger({"c": [Row(90, f"{n}")]}, t + n * SECOND)
+    assert lanes.frontier == 80
+    # c sends a row for the last time; a and b are silent, and then all are.
+    lanes.trigger({"c": [Row(91)]}, t + 80 * SECOND)
+    assert lanes.frontier == 80
+
+
+def test_bounds_change_at_a_restart_and_no_heartbeat_goes_back() -> None:
+    lanes = ClockedLanes(Clock(disorder(0)), replicas=("east",))
+    lanes.trigger({"east": [Row(100)]}, 0)
+    assert lanes.frontier == 100
+    lanes.restart(Clock(disorder(30)))
+    lanes.trigger({"east": [Row(110)]}, 0)
+    assert lanes.frontier == 100
+    lanes.trigger({"east": [Row(140)]}, 0)
+    assert lanes.frontier == 110
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_trigger_that_is_run_again_leaves_the_same_bytes(warm: bool) -> None:
+    clock = Clock(disorder(3), idle_after=60 * SECOND)
+    lanes = ClockedLanes(clock, by=("__source",), lanes=1)
+    rows = {"east": [Row(5, "a", "s1"), Row(9, "b", "s2")], "west": [Row(7, "c", "s1")]}
+    lanes.trigger(rows, 50 * SECOND)
+    parcels = lanes.packed(rows, 60 * SECOND, tasks=2)
+    runtime, found = lanes.runtime, []
+    for _ in range(2):
+        if not warm:
+            lanes.restart()
+        parts, _ = runtime.attempt(0, parcels)
+        found.append({k: v for k, v in parts.items() if k != ("header",)})
+    assert found[0] == found[1]
