@@ -20,7 +20,7 @@ from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally
-from anabranch.spark.pack.parcels import Parcel, from_row
+from anabranch.spark.pack.parcels import BEAT, Parcel, from_row, in_every_lane
 from anabranch.spark.pack.rows import RowsSpec, pack_table
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
@@ -56,7 +56,7 @@ class ClockedLanes:
         self.how = Beating(self.clock, self.by, self.has_arrival, self.guard)
         timed = self.how.needs_time
         served = LaneClock(
-            self.clock, self.replicas, bool(self.by), timed, has_arrival=self.has_arrival
+            self.clock, self.replicas, self.by, timed, has_arrival=self.has_arrival
         )
         step = PipelineStep(self.operator.name, self.operator)
         self.spec = LaneSpec(
@@ -117,6 +117,12 @@ class ClockedLanes:
     def trigger(self, rows: Mapping[str, Sequence[Row]], at: int, tasks: int = 1) -> None:
         """One trigger of all lanes."""
         self.runtime.commit(self.packed(rows, at, tasks))
+
+    def tick(self, at: int) -> None:
+        """A trigger without rows."""
+        beat = Parcel(0, "", log=self.runtime.trigger, entry=BEAT, at=at)
+        made = in_every_lane(beat, self.lanes)
+        self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
 
     def restart(self, clock: Clock | None = None) -> None:
         """Another worker, perhaps with another clock."""

@@ -1,9 +1,11 @@
 """Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
 
 import pytest
-from clocked_lanes import ClockedLanes, Row
+from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
 from anabranch.clocks import Clock, disorder
+from anabranch.model.properties import MergeCase
+from anabranch.operators.merge.merge import MergeOperator
 
 SECOND = 1_000_000
 
@@ -62,12 +64,31 @@ def test_all_replicas_are_idle() -> None:
     t = 1_000 * SECOND
     lanes.trigger({"a": [Row(100)], "b": [Row(120)], "c": [Row(90)]}, t)
     assert lanes.frontier == 80
-    for n in (30, 59):
-        lanes.trigger({"c": [Row(90, f"{n}")]}, t + n * SECOND)
-    assert lanes.frontier == 80
-    # c sends a row for the last time; a and b are silent, and then all are.
-    lanes.trigger({"c": [Row(91)]}, t + 80 * SECOND)
-    assert lanes.frontier == 80
+    for seconds in (30, 59, 61):
+        lanes.tick(t + seconds * SECOND)
+    assert lanes.frontier == 80  # the clock shows the time of the trigger before
+    lanes.tick(t + 62 * SECOND)
+    assert lanes.frontier == 121  # all have reached the greatest time
+    assert [one.start for one in lanes.final] == [90, 100]
+    lanes.trigger({"a": [Row(121, "next"), Row(119, "late")]}, t + 70 * SECOND)
+    assert (lanes.bucket("emitted"), lanes.bucket("late")) == (4, 1)
+    (row,) = [row for row in lanes.runtime.rows if row.channel == "late"]
+    assert row.origin is not None
+    assert row.origin.column("reason").to_pylist() == [
+        "behind the output's frontier, and not known to the final output; source a, "
+        "2 behind the frontier 121, bound: given"
+    ]
+
+
+def test_an_event_whose_end_is_known_is_final_at_its_start() -> None:
+    fixed = MergeOperator(SCHEMA, MergeCase.R4, GAPS, final_at_start=True)
+    lanes = ClockedLanes(Clock(disorder(0)), lifetime=1000, operator=fixed)
+    lanes.trigger({"east": [Row(1), Row(1), Row(2, "b")], "west": [Row(1), Row(2, "b")]}, 0)
+    assert [one.payload for one in lanes.final] == ["a", "a"]
+    assert lanes.final[0].end == 1001
+    lanes.trigger({"east": [Row(9)], "west": [Row(1), Row(9)]}, 0)
+    assert [one.payload for one in lanes.final] == ["a", "a", "b"]  # each once
+    assert lanes.bucket("late") == 0  # its copies are known until its end
 
 
 def test_bounds_change_at_a_restart_and_no_heartbeat_goes_back() -> None:

@@ -21,7 +21,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, INSERT, Batch, Codes, Ints, Mask
+from anabranch.batch.batch import (
+    ADJUST,
+    FOREVER_UNITS,
+    INSERT,
+    NEVER_UNITS,
+    Batch,
+    Codes,
+    Ints,
+    Mask,
+)
 from anabranch.batch.index import LOW, NOBODY, START
 from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.operators.contract import (
@@ -85,7 +94,8 @@ class StepWork:
     """One step: its elements, what it writes down, and what it has done so far.
 
     `bags` are those that were touched or visited; `changed` are single events whose end on the
-    output may be another one now; `brought` are those that came to it.
+    output may be another one now; `brought` are those that came to it.  `done` left, `passes`
+    became half frozen.
     """
 
     frontier: int
@@ -99,6 +109,7 @@ class StepWork:
     changed: list[Ints] = field(default_factory=list)
     bags: list[Ints] = field(default_factory=list)
     done: list[Ints] = field(default_factory=list)
+    passes: list[Ints] = field(default_factory=list)
     leaders: list[int] = field(default_factory=list)
     decided: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     gaps: list[tuple[int, Ints]] = field(default_factory=list)
@@ -213,11 +224,23 @@ def _by_name(state: MergeState, counts: Ints) -> dict[str, int]:
 
 
 def _final(state: MergeState, work: StepWork) -> Batch:
+    if state.final_at_start:
+        return _final_at_start(state, work)
     done = np.concatenate([_NONE, *work.done])
     singles = done[state.nodes.rows[:, FLAGS][done] & BAG == 0]
     span = (work.frontier, state.frontier)
     bags = work.bags[0] if work.bags and work.leaders else _NONE
     return final_events(state.nodes, state.schema, singles, bags, span)
+
+
+def _final_at_start(state: MergeState, work: StepWork) -> Batch:
+    """What the frontier passed: with an end that is known nothing of it can change."""
+    rows = state.nodes.rows
+    ids = np.unique(np.concatenate([_NONE, *work.passes, *work.done]))
+    ids = ids[rows[ids, START] >= work.frontier]
+    is_bag = rows[ids, FLAGS] & BAG != 0
+    every_end = (int(NEVER_UNITS), int(FOREVER_UNITS))
+    return final_events(state.nodes, state.schema, ids[~is_bag], ids[is_bag], every_end)
 
 
 def settle(state: MergeState, work: StepWork) -> None:

@@ -46,12 +46,17 @@ from anabranch.operators.state.reshape import Reshape
 
 @dataclass(frozen=True)
 class MergeOperator:
-    """The case and the policy; with `reports_final` results have what each step made final."""
+    """The case and the policy; with `reports_final` results have what each step made final.
+
+    `final_at_start`: all events of a start and payload have one end, so that an event is
+    reported when the frontier has passed its start; else when it has passed its end.
+    """
 
     schema: ElementSchema
     case: MergeCase
     policy: Policy = DEFAULT
     reports_final: bool = False
+    final_at_start: bool = False
 
     @classmethod
     def of(
@@ -104,9 +109,11 @@ class MergeOperator:
         if self.case in CASES:
             return OrderedState.empty(self.case, self.schema, self.policy)
         keyed, final = self.case is MergeCase.R3, self.reports_final
-        return MergeState.empty(
+        state = MergeState.empty(
             self.schema, keyed=keyed, policy=self.policy, reports_final=final
         )
+        state.final_at_start = self.final_at_start
+        return state
 
     def from_parts(self, parts: Mapping[str, bytes]) -> OrderedState | MergeState:
         """The merge that was saved, with its policy; StateError if of another case."""
@@ -117,6 +124,7 @@ class MergeOperator:
         else:
             state = MergeState.from_parts(parts, self.schema)
             state.reports_final = self.reports_final
+            state.final_at_start = self.final_at_start
         if state.case is not self.case:
             message = (
                 f"merge: this state was started as case {state.case.name}, but this merge is "

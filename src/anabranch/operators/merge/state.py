@@ -86,6 +86,8 @@ class MergeState(MergeLane):
     elements: int = 0
     agenda: Agenda = field(default_factory=Agenda)
     reports_final: bool = False
+    final_at_start: bool = False
+    """Ends are known from the start: an event is final when the frontier has passed that."""
     held: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     next_number: int = 0
     pending: int = 0

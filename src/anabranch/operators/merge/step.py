@@ -247,6 +247,7 @@ def _decide(state: MergeState, work: StepWork) -> None:
         work.decided[deciding.replica] = True
         state.frontier = scope.time
         work.done.append(found.listed(reconcile.ENDED))
+        work.passes.append(found.listed(reconcile.PASSES))
         work.add_gaps(state.nodes, scope, deciding, found)
         work.changed.append(found.listed(reconcile.CHANGED))
         work.conflicts += int(found.counts[reconcile.CONFLICTS])

@@ -24,6 +24,8 @@ from typing import Final
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.batch.schema import TimeType
+from anabranch.batch.times import show_span, show_time
 from anabranch.clocks.clock import Beat, Clock, ClockState
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
@@ -41,15 +43,22 @@ _SILENT: Final = [int(one) for one in State if not one.counts]
 class LaneClock:
     """A clock and the replicas that it serves; none are named: all that a column names.
 
-    `by_source`: the rows of each replica name their sources, so that each replica has a state
-    of its own; else the replicas are the sources of one.  `is_timed`: triggers have times.
+    `by` are the columns in which the rows of each replica name their sources: each replica has
+    a state of its own then; else the replicas are the sources of one.  `is_timed`: triggers
+    have times.  `words` are the bounds as people read them.
     """
 
     clock: Clock
     replicas: tuple[str, ...] = ()
-    by_source: bool = False
+    by: tuple[str, ...] = ()
     is_timed: bool = True
     has_arrival: bool = False
+    words: str = "given"
+
+    @property
+    def by_source(self) -> bool:
+        """Whether rows name their sources."""
+        return bool(self.by)
 
     def serves(self, replica: str) -> bool:
         """Whether the stables of this replica are inferred by this clock."""
@@ -197,3 +206,37 @@ def _places(beat: Beat, replica: str, *, by_source: bool) -> Ints:
     if by_source:
         return np.arange(len(beat.names))
     return np.array([beat.names.index(replica)] if replica in beat.names else [], np.int64)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Rows of one input that are behind the output's frontier: their sources and times."""
+
+    input: str
+    sources: Sequence[str]
+    times: Sequence[int]
+    frontier: int
+    time: TimeType
+
+
+def explain_late(clocks: Clocks, specs: Sequence[LaneClock], rows: Behind) -> list[str]:
+    """Source, distance and bound of each row: why it is late."""
+    spec = next(one for one in specs if one.serves(rows.input))
+    state = clocks.open(spec.key(rows.input), spec.clock)
+    texts = []
+    for source, time in zip(rows.sources, rows.times, strict=True):
+        unit = spec.clock.rules.unit_of(source)
+        beat = int(state.heartbeat[state.place_of(unit)]) if state.has_unit(unit) else None
+        parts = [f"source {source}"]
+        if time < rows.frontier:
+            at = show_time(rows.frontier, rows.time)
+            parts.append(f"{_span(rows.frontier - time, rows.time)} behind the frontier {at}")
+        if beat is not None and beat != NEVER_UNITS and time <= beat:
+            at = show_time(beat, rows.time)
+            parts.append(f"{_span(beat - time + 1, rows.time)} behind its heartbeat {at}")
+        texts.append(", ".join([*parts, f"bound: {spec.words}"]))
+    return texts
+
+
+def _span(units: int, time: TimeType) -> str:
+    return show_span(units) if time is TimeType.TIMESTAMP else str(units)

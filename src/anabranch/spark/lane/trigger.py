@@ -37,7 +37,7 @@ from anabranch.operators.pipeline import run
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
-from anabranch.spark.lane.heartbeats import advance
+from anabranch.spark.lane.heartbeats import Behind, advance, explain_late
 from anabranch.spark.lane.receive import Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -292,7 +292,10 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
                 raise _stop(item, where, reasons)
             for first, end in cut(len(where)):
                 some = where[first:end]
-                origin = _origin(item, some, [REASONS[code].text for code in reasons[some]])
+                texts = [REASONS[code].text for code in reasons[some]]
+                if bucket is Bucket.LATE and now.spec.infers(item.input):
+                    texts = _late_texts(now, item, some, texts)
+                origin = _origin(item, some, texts)
                 now.row(channel, batch=item.batch.take(some), origin=origin)
     for held in result.resolved:
         where = np.flatnonzero(held.buckets == Bucket.LATE)
@@ -301,6 +304,16 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
             nowhere: list[Any] = [None] * len(where)
             origin = _origins(texts, held.replica, nowhere, nowhere)
             now.row(LATE, batch=held.batch.take(where), origin=origin)
+
+
+def _late_texts(now: _Trigger, item: Received, rows: Ints, texts: Sequence[str]) -> list[str]:
+    """The reasons of late rows, with what the clock inferred of their sources."""
+    spec, behind = now.spec, item.batch.start[rows].tolist()
+    by = next(one.by for one in spec.clocks if one.serves(item.input))
+    sources = item.sources(rows, by)
+    which = Behind(item.input, sources, behind, int(now.first.frontier), spec.schema.time)
+    more = explain_late(now.lane.clocks, spec.clocks, which)
+    return [f"{text}; {why}" for text, why in zip(texts, more, strict=True)]
 
 
 def _quarantine_left(now: _Trigger, item: Received) -> None:

@@ -6,6 +6,7 @@ the same stables, without another shuffle.  `at` is the time of the trigger, whi
 with its offsets: a trigger that is repeated has the same.  No worker reads a clock.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,7 +35,8 @@ TIME: Final = "__trigger_time"
 """The column with the time of the trigger."""
 TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
-_NAMELESS: Final = "(none)"
+NAMELESS: Final = "(none)"
+"""The source of rows that name none."""
 _COLUMNS: Final = ("after", "upto", "count", "least", "greatest", "ahead")
 
 
@@ -109,14 +111,19 @@ def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:
 def _sources(how: Beating, replica: str, rows: pa.Table, count: int) -> Coded:
     if not how.by:
         return Coded((replica,), np.zeros(count, np.int64))
-    texts = [pc.cast(rows.column(name), pa.string()) for name in how.by]
-    text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "-")
-    codes = pc.dictionary_encode(pc.fill_null(text, _NAMELESS)).combine_chunks()
+    codes = pc.dictionary_encode(sources_of(rows, how.by)).combine_chunks()
     names = codes.dictionary.to_pylist()
     order = sorted(range(len(names)), key=names.__getitem__)
     place: Ints = np.empty(len(names), np.int64)
     place[order] = np.arange(len(names))
     return Coded(tuple(names[at] for at in order), place[np.asarray(codes.indices)])
+
+
+def sources_of(rows: pa.Table, by: Sequence[str]) -> pa.ChunkedArray:
+    """The source of each row, which these columns name."""
+    texts = [pc.cast(rows.column(name), pa.string()) for name in by]
+    text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "-")
+    return pc.fill_null(text, NAMELESS)
 
 
 def to_table(lines: Summaries) -> pa.Table:

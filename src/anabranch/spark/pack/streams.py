@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from anabranch.clocks.clock import Clock
     from anabranch.clocks.learn import Learning
 
+FROM_START: Final = "from start"
+"""How the words for the lifetime of events end that all last equally long."""
+
 _LAST: Final = 2**63 - 1
 
 _TIMES: Final = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz")
@@ -328,7 +331,7 @@ def _lifetime(stream: Stream, end: str | None, lifetime: Any, keys: Sequence[str
         return f"until replaced by {', '.join(keys)}"
     time = stream.schema.time
     unit = " microseconds" if time is TimeType.TIMESTAMP else ""
-    return f"{to_units(str(lifetime), time, option='ab.events: lifetime')}{unit} from start"
+    return f"{to_units(str(lifetime), time, option='ab.events: lifetime')}{unit} {FROM_START}"
 
 
 def _length(df: "DataFrame", start: str, lifetime: Any, where: str) -> "Column":

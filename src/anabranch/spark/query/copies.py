@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -29,13 +29,16 @@ from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_file
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
-from anabranch.spark.pack.streams import Stream
+from anabranch.spark.pack.streams import FROM_START, Stream
 from anabranch.spark.session.host import slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from anabranch.spark.query.run_record import Run
+
+EVERY_REPLICA: Final = "every replica"
+"""How replicas are called that a column names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,20 +75,29 @@ class Copies:
         return bool(self.inboxes) or (self.stream is not None and self.stream.has_stables)
 
     @property
+    def ends_are_known(self) -> bool:
+        """Whether all events last equally long, so that their starts have their ends."""
+        spans = {words.partition(": ")[2] for words in self.lifetimes}
+        known = len(spans) == 1 and next(iter(spans)).endswith(FROM_START)
+        return self.are_plain and known
+
+    @property
     def clocks(self) -> tuple[LaneClock, ...]:
         """The clocks of plain rows; streams that were given one object share it."""
-        shared: dict[tuple[int, bool], list[tuple[str | None, Beating]]] = {}
+        shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
+        words = {} if self.stream is None else dict(self.stream.heartbeat_words)
         for name, how in () if self.stream is None else self.stream.beating:
-            shared.setdefault((id(how.clock), bool(how.by)), []).append((name, how))
+            shared.setdefault((id(how.clock), how.by), []).append((name, how))
         return tuple(
             LaneClock(
                 some[0][1].clock,
                 tuple(name for name, _ in some if name is not None),
-                by_source=by_source,
+                by,
                 is_timed=any(how.needs_time for _, how in some),
                 has_arrival=any(how.has_arrival for _, how in some),
+                words=words[some[0][0] or EVERY_REPLICA],
             )
-            for (_, by_source), some in shared.items()
+            for (_, by), some in shared.items()
         )
 
     @property
@@ -261,7 +273,7 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     for inbox in inboxes:
         properties |= inbox.declared
     if not properties and stream is not None:
-        properties = {"every replica": stream.properties}
+        properties = {EVERY_REPLICA: stream.properties}
     schema = facts[0].schema if stream is None else stream.schema_in_lanes
     # A column may name replicas that have sent no row yet.
     lifetimes = tuple(
@@ -316,7 +328,7 @@ def _joined(
 def _clocked(joined: Stream, streams: Sequence[tuple[str | None, Stream]]) -> Stream:
     """The stream of all replicas with the clocks that their own streams declare."""
     found = [(name, one.heartbeat) for name, one in streams if one.heartbeat]
-    words = tuple((name or "every replica", one.words) for name, one in found)
+    words = tuple((name or EVERY_REPLICA, one.words) for name, one in found)
     has_stables = joined.has_stables or len(found) == len(streams)
     beating = tuple((name, one.how) for name, one in found)
     return replace(joined, beating=beating, heartbeat_words=words, has_stables=has_stables)

@@ -261,10 +261,13 @@ class Merged:
         """The operator that gets the rows, behind a key if there is one."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
+        known = self.copies.ends_are_known
         if self.kept is None:
-            return MergeOperator.of(self.schema, self.choice, self._asked_policy)
+            made = MergeOperator.of(self.schema, self.choice, self._asked_policy)
+            return replace(made, final_at_start=known)
         began = self.began or self.kept.policy
-        return replace(self.kept, policy=replace(began, violations=self.kept.policy.violations))
+        policy = replace(began, violations=self.kept.policy.violations)
+        return replace(self.kept, policy=policy, final_at_start=known)
 
     @property
     def label(self) -> str:
