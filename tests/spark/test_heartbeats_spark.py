@@ -115,6 +115,6 @@ def test_what_is_wrong_is_named(spark: Any, tmp_path: Path) -> None:
         plain.heartbeats(disorder="1 second", idle_after="1 minute", source="sensors")
     with pytest.raises(SchemaError, match="arrival='id' is a column of type string"):
         plain.heartbeats(disorder="1 second", idle_after="1 minute", arrival="id")
-    elements = spark.readStream.schema("kind string, start bigint, name string")
+    elements = spark.readStream.schema("kind string, start bigint, end bigint, name string")
     with pytest.raises(UsageError, match="stables of their own"):
         ab.elements(elements.parquet(str(tmp_path / "in"))).heartbeats(disorder=1)

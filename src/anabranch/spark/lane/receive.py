@@ -42,7 +42,8 @@ class Received:
         """The sources of some elements, which these columns name."""
         if not by:
             return [self.input] * len(rows)
-        return sources_of(take(self.places.select(list(by)), rows), by).to_pylist()
+        found: list[str] = sources_of(take(self.places.select(list(by)), rows), by).to_pylist()
+        return found
 
     def origin(self, rows: Ints) -> tuple[list[str | None], list[int | None]]:
         """The file (or the values of the order columns) and the row of some elements."""
