@@ -126,7 +126,9 @@ class Index:
         used = np.flatnonzero(self._words)
         ids = (self._words[used] & _IDS).astype(np.int64) - 1
         counts = (len(ids), self._count, len(np.unique(ids)))
-        assert len(set(counts)) == 1, f"slots, count, distinct ids {counts}: {self!r}"
+        assert len(set(counts)) == 1, (
+            f"numbers of slots, counted and distinct ids differ: {counts}"
+        )
         size = len(self._words)
         assert size >= _ROOM * self._count, f"{size} slots < {_ROOM} * {self._count} ids"
         places = np.empty(len(ids), np.int64)
@@ -135,7 +137,7 @@ class Index:
         # The first free slot at or after the place must lie behind the slot that holds the id.
         gap = (free[np.searchsorted(free, places) % len(free)] - places) % size
         far = ids[(used - places) % size >= gap]
-        assert not len(far), f"ids that a search does not reach: {far} in {self!r}"
+        assert not len(far), f"ids beyond a free slot, which a search does not reach: {far}"
 
 
 class Lookup:

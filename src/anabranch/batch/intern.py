@@ -83,7 +83,9 @@ class Interner:
         """Assert every invariant."""
         self._index.check(self._names)
         for column in self._store.columns():
-            assert column.count == len(self), f"{column.count} payloads in {self!r}"
+            assert column.count == len(self), (
+                f"{column.count} payloads != {len(self)} identities"
+            )
 
     def _intern_piece(self, start: Ints, payload: pa.Table) -> Ints:
         columns, known = read_table(payload), len(self)

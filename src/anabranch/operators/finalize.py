@@ -90,4 +90,4 @@ class FinalizeState(UnaryState):
         super().check()
         _, rows = self.groups.all()
         frozen = is_frozen(rows[:, END], self.received)
-        assert not frozen.any(), f"frozen events are kept: {rows[frozen]} in {self!r}"
+        assert not frozen.any(), f"ends < frontier {self.received} in the state: {rows[frozen]}"

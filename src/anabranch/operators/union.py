@@ -312,7 +312,7 @@ class UnionState:
         self.groups.check()
         _, rows = self.groups.all()
         frozen = is_frozen(rows[:, _END], self.frontier)
-        assert not frozen.any(), f"final events are kept: {rows[frozen]} in {self!r}"
+        assert not frozen.any(), f"ends < frontier {self.frontier} in the state: {rows[frozen]}"
         slow = [one for one in self.members.values() if one.joined_at > self.frontier]
         assert not slow, f"joined beyond the output's frontier {self.frontier}: {slow}"
 

@@ -222,7 +222,9 @@ class WindowsState(OneInput):
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
-        assert list(self.groups) == list(self.place), "groups and their places differ"
+        assert list(self.groups) == list(self.place), (
+            f"groups {list(self.groups)} != places {list(self.place)}"
+        )
         blocks = [number // _BLOCK for number in range(len(self.place))]
         assert list(self.place.values()) == blocks, f"blocks are not filled in order: {blocks}"
 

@@ -194,5 +194,7 @@ class InLanes:
             return to_elements(elements)
         form = ElementsForm(self.operator.schema, self.lanes)
         seq = np.concatenate([form(row).column("seq").to_numpy() for row in found])
-        assert len(np.unique(seq)) == len(seq), "two elements of one seq"
+        assert len(np.unique(seq)) == len(seq), (
+            f"{len(seq)} elements, {len(np.unique(seq))} different seq"
+        )
         return to_elements(elements.take(np.argsort(seq)))

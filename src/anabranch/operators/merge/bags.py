@@ -395,9 +395,9 @@ def check_bags(bags: Bags, rows: Ints, nodes: Ints) -> None:
     assert free + len(nodes) == heads[_RECORDS], f"{free} + {len(nodes)} records"
     rows_of = ends_of(bags, rows, nodes, np.append(OUT, columns))
     order_of = np.lexsort((rows_of[:, 2], rows_of[:, 1], rows_of[:, 0]))
-    assert (order_of == np.arange(len(rows_of))).all(), "an end out of order"
+    assert (order_of == np.arange(len(rows_of))).all(), f"ends are not sorted: order {order_of}"
     same = (rows_of[1:, :3] == rows_of[:-1, :3]).all(axis=1)
-    assert not same.any(), "an end twice in a bag"
+    assert not same.any(), f"an end occurs twice in a bag: rows {np.flatnonzero(same)}"
 
 
 class Nodes(Events):

@@ -268,15 +268,16 @@ class Bag:
     def check(self) -> None:
         """Assert what must always hold."""
         self._names.check()
-        assert len(self._end) == len(self._emitted) == len(self._brought) >= len(self), repr(
-            self
-        )
-        assert np.count_nonzero(self.emitted) == self._shown, repr(self)
-        assert (self.brought <= self.emitted[:, None]).all(), (
-            f"brought, but not emitted: {self!r}"
-        )
-        assert (self.brought >= 0).all(), repr(self)
-        assert not self.keyed or (self.emitted <= 1).all(), f"an event twice: {self!r}"
+        rows = (len(self._end), len(self._emitted), len(self._brought))
+        assert len(set(rows)) == 1, f"rows of ends, emitted and brought differ: {rows}"
+        assert rows[0] >= len(self), f"{rows[0]} rows < {len(self)} events"
+        shown = np.count_nonzero(self.emitted)
+        assert shown == self._shown, f"{shown} events emitted, counted {self._shown}"
+        more = (self.brought > self.emitted[:, None]).any(axis=1)
+        assert not more.any(), f"brought {self.brought[more]} > emitted {self.emitted[more]}"
+        assert (self.brought >= 0).all(), f"brought {self.brought.min()} < 0"
+        most = self.emitted.max(initial=0)
+        assert not self.keyed or most <= 1, f"keyed, but an event was emitted {most} times"
 
     def _nothing(self) -> Interner:
         return Interner(self._schema, hash_payload=self._hash_payload)

@@ -193,7 +193,9 @@ class MergeState(MergeLane):
         """The policy has been asked about all events; forget what only others need."""
         self.asks_all, self.withdrawn = False, self.withdrawn[:0]
         if not self.is_governed:
-            assert self.pending == 0, f"held without a reason: {self!r}"
+            assert self.pending == 0, (
+                f"{self.pending} pending events, 0 required without a policy"
+            )
             self.held, self.highest = np.empty((0, 0), np.int64), self.highest[:0]
 
     def _add_column(self) -> None:

@@ -75,7 +75,9 @@ class Cleanse:
         for event, count in self.waiting.items():
             assert count > 0, f"an event that is not there: {event}"
             assert event.start >= self.released, f"an event was not released: {event}"
-        assert self.released == self._releasable(), "a start waits for nothing"
+        assert self.released == self._releasable(), (
+            f"released {self.released} != releasable {self._releasable()}"
+        )
 
     def _add(self, event: Event, count: int) -> None:
         self.waiting[event] += 0 if event.is_empty else count

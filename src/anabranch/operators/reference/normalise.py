@@ -86,8 +86,10 @@ class Normalise:
             for event, count in own.items():
                 assert count > 0, f"an event that is not there: {event}"
                 assert not self._is_frozen(event), f"a frozen event was kept: {event}"
-        assert self.begun.keys() <= self.live.keys(), "runs of payloads that are not there"
-        assert all(self.live.values()), "a payload without events"
+        assert self.begun.keys() <= self.live.keys(), (
+            f"payloads with runs {self.begun.keys()} not in {self.live.keys()}"
+        )
+        assert all(self.live.values()), f"a payload without events: {self.live}"
 
     def _stable(self, element: Stable) -> tuple[Element, ...]:
         if element.time <= self.frontier:

@@ -177,7 +177,7 @@ class Events:
 
     def restore(self, ids: Ints, rows: Ints, payload: Sequence[Column], mark: int) -> None:
         """Fill an empty table with these rows, which have all columns but ROW."""
-        assert self.used == 0, f"the table is not empty: {self!r}"
+        assert self.used == 0, f"empty table required, {self.used} rows used"
         size = int(ids.max(initial=-1)) + 1
         self.rows = grown(self.rows, size)
         self.rows[:size, FLAGS] = 0
@@ -215,7 +215,9 @@ class Events:
         """Assert every invariant."""
         ids = self.living()
         counted = (len(ids), self.live, len(self.index))
-        assert len(set(counted)) == 1, f"flags, count, index differ: {counted} in {self!r}"
+        assert len(set(counted)) == 1, (
+            f"numbers of flagged, counted and indexed events differ: {counted}"
+        )
         free = self._free.front(len(self._free))
         assert len(np.union1d(ids, free)) == self.used == self.live + len(free), (
             f"live {ids} and free {free} are not a partition of {self.used} numbers"

@@ -270,7 +270,7 @@ class Groups:
 
     def by_lane(self, lanes: int, by: Route, reshape: Reshape | None = None) -> list[Ints]:
         """The groups of each lane; for groups of identities, which have one start each."""
-        assert self._by_start, f"groups without a start have no lane: {self!r}"
+        assert self._by_start, f"groups by identity required, by_start is {self._by_start}"
         ids = self.table.living()
         rows = self.table.rows[ids]
         low = rows[:, LOW]
