@@ -247,3 +247,27 @@ def test_a_backlog_is_taken_in_bounded_triggers(spark: Any, tmp_path: Path) -> N
     assert run.totals.adds_up
     with pytest.raises(UsageError, match=r"max_bytes_per_trigger 'much': expected a number"):
         ab.merge(ab.inbox(tmp_path / "inbox")).start("ck", max_bytes_per_trigger="much")
+
+
+@pytest.mark.spark
+def test_plain_rows_of_an_inbox_end_when_they_are_complete(spark: Any, tmp_path: Path) -> None:
+    """A batch is complete; a run only if asked for, also in other lanes after an upgrade."""
+    rows = pa.schema({"ts": pa.int64(), "name": pa.string()})
+    put(tmp_path / "in" / "east", [(1, "a"), (5, "b")], "1.parquet", rows)
+    put(tmp_path / "in" / "west", [(5, "b"), (9, "c")], "1.parquet", rows)
+    merged = ab.merge(ab.inbox(tmp_path / "in", start="ts", lifetime=3), lanes=2)
+    events = {("a", 1, 4), ("b", 5, 8), ("c", 9, 12)}
+    assert {(row.name, row.start, row.end) for row in merged.final().collect()} == events
+    place = {"checkpoint": tmp_path / "ck", "output": tmp_path / "out", "once": True}
+    with pytest.warns(UserWarning, match="nothing becomes final"):
+        run = merged.start(**place, max_bytes_per_trigger=1)
+    run.wait()
+    assert (run.totals.frontier, run.totals.live) == (None, 3)
+    ab.upgrade(tmp_path / "ck", lanes=1, spark=spark)
+    again = ab.merge(ab.inbox(tmp_path / "in", start="ts", lifetime=3))
+    run = again.start(**place, complete=True)
+    run.wait()
+    assert run.totals.adds_up
+    assert (run.totals.frontier, run.totals.live, run.totals.rows) == ("forever", 0, 6)
+    found = ab.read_output(spark, tmp_path / "out").where("kind = 'insert'").collect()
+    assert sorted((row.name, row.start, row.end) for row in found) == sorted(events)

@@ -250,7 +250,7 @@ def test_a_checkpoint_of_another_format_is_refused_by_name(spark: Any, place: Pl
     for folder in (place.output, place.checkpoint):
         note = json.loads((folder / "_run.json").read_text())
         (folder / "_run.json").write_text(json.dumps({**note, "format": 7}))
-    with pytest.raises(StateError, match=r"written in format 7, .* reads format 4;"):
+    with pytest.raises(StateError, match=r"written in format 7, .* reads format 5;"):
         place.prepare()
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from anabranch.spark.query.running import RunningQuery
 
 _ASKED = ("lanes", "gaps", "wait", "strict", "assume_complete")
+_ENDLESS = (
+    "plain rows have no stables: the output becomes final when --once --complete ends the "
+    "replicas"
+)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -31,6 +35,29 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--watch", "mode", flag_value="watch", help="Poll for new files until interrupted (Ctrl-C)."
+)
+@click.option(
+    "--time",
+    "start",
+    metavar="COLUMN",
+    help="The files hold plain rows, not elements: the column in which an event starts, bigint "
+    "or timestamp. All other columns are payload.",
+)
+@click.option(
+    "--lifetime",
+    metavar="DURATION",
+    help="With --time: how long every event lasts, such as '10 minutes' (bigint times: a "
+    "number). Without it and --end one unit of time.",
+)
+@click.option(
+    "--end",
+    metavar="COLUMN",
+    help="With --time: the column in which an event ends; null: it stays open.",
+)
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="With --once: the replicas have no more rows, so that everything becomes final.",
 )
 @click.option(
     "--case",
@@ -114,7 +141,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.pass_context
 def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
-    """Merge the replicas of INBOX (a folder with one sub-folder of element files each).
+    """Merge the replicas of INBOX (a folder with one sub-folder of files each).
+
+    The files hold elements, or plain rows with --time.
 
     OUTPUT/elements gets the merged stream, OUTPUT/late the rows that came too late,
     OUTPUT/violations invalid rows and rows that contradict a stable or a declared property,
@@ -126,6 +155,10 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     anabranch generate inbox --reference truth
     anabranch merge inbox --once --output out --checkpoint ck
     anabranch check out truth
+
+    \b
+    anabranch merge orders --time ts --lifetime '1 hour' --once --complete \
+        --output out --checkpoint ck
     """  # noqa: D301
     if options["mode"] is None:
         message = "give --once (read all files, then stop) or --watch (run until Ctrl-C)"
@@ -184,12 +217,16 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
         wait_wall=to_seconds(options["wait_wall"], option="--wait-wall"),
         **{name: options[name] for name in _ASKED},
     )
-    merged = build([inbox(options["inbox"], schema=options["schema"])], asked)
+    columns = {name: options[name] for name in ("schema", "start", "end", "lifetime")}
+    merged = build([inbox(options["inbox"], **columns)], asked)
     roll = to_seconds(options["roll"], option="--roll")
     place = str(options["checkpoint"])
     asked_limit = options["max_bytes_per_trigger"] or settings.max_bytes_per_trigger
     limit = to_bytes(asked_limit, option="--max-bytes-per-trigger")
-    return prepare(merged, place, {}, output=options["output"], roll=roll, limit=limit)
+    made = prepare(merged, place, {}, output=options["output"], roll=roll, limit=limit)
+    if options["complete"]:
+        made.require_completable(once=options["mode"] == "once")
+    return made
 
 
 def _run(
@@ -220,6 +257,7 @@ def _run(
             interval=options["interval"],
             on_trigger=listen,
             warn_share=settings.warn_share,
+            complete=options["complete"],
         )
         if query.changed is not None:
             click.echo(str(query.changed), err=True)
@@ -277,6 +315,8 @@ def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if prepared.run.starts[0] and totals.frontier != "forever":
+        console.print(_ENDLESS, soft_wrap=True)
     if totals.duplicates:
         console.print(duplicate_line(totals, prepared.run.case), soft_wrap=True)
     for bucket, folder in (("late", "late"), ("violation", "violations")):

@@ -39,6 +39,7 @@ from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
 from anabranch.sources.commits import committed, data_files, has_commits
 from anabranch.sources.jsontypes import common_json
 from anabranch.sources.notes import ReplicaNote, read_note
+from anabranch.sources.plain import PlainRows
 from anabranch.sources.typenames import read_schema_file
 from anabranch.sources.unify import common_type, lacking, missing, unify
 
@@ -96,6 +97,8 @@ class Folder:
     rows: int | None
     lacks: tuple[tuple[str, str], ...] = ()
     """Columns that some file does not have, with such a file; only where that may be right."""
+    plain: PlainRows | None = None
+    """What the times of plain rows are; None: the files have the columns of elements."""
 
     def require_all(self, but: Collection[str] = ()) -> None:
         """Reject files that lack a column of the others, unless it is one of these."""
@@ -119,22 +122,32 @@ class Folder:
     @property
     def elements(self) -> ElementSchema:
         """The schema of the elements; a reference history has none."""
+        if self.plain is not None:
+            return self.plain.elements(self.schema, where=str(self.path))
         return ElementSchema.of(self.schema, where=str(self.path))
 
     @property
     def payload(self) -> pa.Schema:
         """The payload columns."""
+        if self.plain is not None:
+            return self.elements.payload
         return payload_schema(self.schema, where=str(self.path))
 
     def _is_timestamp(self, name: str) -> bool:
         return bool(pt.is_timestamp(self.schema.field(name).type))
 
 
-def look(path: Path | str, *, schema: Path | None = None, partial: bool = False) -> Folder:
+def look(
+    path: Path | str,
+    *,
+    schema: Path | None = None,
+    partial: bool = False,
+    plain: PlainRows | None = None,
+) -> Folder:
     """Find out what a path holds; `schema` is a schema file, for JSON lines only.
 
     The files of an output may lack columns that its run has got later, and those of an inbox,
-    if it may be `partial`.
+    if it may be `partial`.  With `plain` the files hold rows with these times, not elements.
     """
     place = Path(path)
     if not place.exists():
@@ -151,14 +164,16 @@ def look(path: Path | str, *, schema: Path | None = None, partial: bool = False)
     rows: int | None
     lacks: dict[str, str] = {}
     if form is Format.PARQUET:
-        columns, rows, lacks = _parquet_schema(files)
+        columns, rows, lacks = _parquet_schema(files, plain)
     else:
-        columns, rows = _json_schema(files, schema)
-    layout = _layout(place, columns, is_inbox=is_inbox)
+        columns, rows = _json_schema(files, schema, plain)
+    if plain is not None:
+        plain = plain.settled(columns, str(place))
+    layout = _layout(place, columns, plain, is_inbox=is_inbox)
     if layout is Layout.OUTPUT:
         _, gone = changed_columns(place)
         columns = pa.schema([field for field in columns if field.name not in gone])
-    folder = Folder(place, layout, form, columns, replicas, rows, tuple(lacks.items()))
+    folder = Folder(place, layout, form, columns, replicas, rows, tuple(lacks.items()), plain)
     if layout is not Layout.OUTPUT and not (partial and is_inbox):
         folder.require_all()
     _check_guarantees(folder)
@@ -174,11 +189,12 @@ def changed_columns(place: Path) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(), frozenset()
 
 
-def schema_of(files: Sequence[Path]) -> pa.Schema:
+def schema_of(files: Sequence[Path], plain: PlainRows | None = None) -> pa.Schema:
     """The one schema of these files, as `look` finds it; at least one file."""
     if _one_format(files) is Format.PARQUET:
-        return _parquet_schema(files)[0]  # absent columns are null: a restart sees the same
-    return _json_schema(files, None)[0]
+        # Absent columns are null: a restart sees the same.
+        return _parquet_schema(files, plain)[0]
+    return _json_schema(files, None, plain)[0]
 
 
 def file_format(file: Path) -> Format:
@@ -260,46 +276,55 @@ def footer_names(file: Path) -> list[str]:
     return names
 
 
-def _parquet_schema(files: Sequence[Path]) -> tuple[pa.Schema, int, dict[str, str]]:
+def _parquet_schema(
+    files: Sequence[Path], plain: PlainRows | None = None
+) -> tuple[pa.Schema, int, dict[str, str]]:
     schemas, rows = [], 0
     for file in files:
         found = footer(file)
         schema = found.schema.to_arrow_schema()
-        _check_columns(file, schema)
+        _check_columns(file, schema, plain)
         schemas.append((str(file), schema))
         rows += found.num_rows
     found = unify(schemas, common=common_type, absent_is_null=True)
     return found, rows, lacking(dict(schemas))
 
 
-def _json_schema(files: Sequence[Path], given: Path | None) -> tuple[pa.Schema, int | None]:
+def _json_schema(
+    files: Sequence[Path], given: Path | None, plain: PlainRows | None = None
+) -> tuple[pa.Schema, int | None]:
     if given is not None:
-        return read_schema_file(given), None
+        return read_schema_file(given, None if plain is None else plain.times), None
+    times = TIME_COLUMNS if plain is None else plain.times
     schemas, rows = [], 0
     for file in files:
         found, count = jsonl.infer(file)
-        schema = _with_times(found)
+        schema = _with_times(found, times)
         if count:
-            _check_columns(file, _complete(schema) if KIND in schema.names else schema)
+            shown = _complete(schema) if plain is None and KIND in schema.names else schema
+            _check_columns(file, shown, plain)
         schemas.append((str(file), schema))
         rows += count
-    return _complete(unify(schemas, common=common_json, absent_is_null=True)), rows
+    made = unify(schemas, common=common_json, absent_is_null=True)
+    return made if plain is not None else _complete(made), rows
 
 
-def _check_columns(file: Path, schema: pa.Schema) -> None:
+def _check_columns(file: Path, schema: pa.Schema, plain: PlainRows | None) -> None:
     """What one file shows by itself, so that the error names the file and not the folder."""
-    if KIND in schema.names:
+    if plain is not None:
+        plain.require(schema, str(file))
+    elif KIND in schema.names:
         ElementSchema.of(schema, where=str(file))
     elif START not in schema.names:
         raise _foreign(file, schema)
 
 
-def _with_times(schema: pa.Schema) -> pa.Schema:
+def _with_times(schema: pa.Schema, times: Collection[str]) -> pa.Schema:
     """Text in a time column is meant as a time."""
     instant = TimeType.TIMESTAMP.arrow
     return pa.schema(
         [
-            (f.name, instant if f.name in TIME_COLUMNS and pt.is_string(f.type) else f.type)
+            (f.name, instant if f.name in times and pt.is_string(f.type) else f.type)
             for f in schema
         ]
     )
@@ -317,8 +342,12 @@ def _complete(schema: pa.Schema) -> pa.Schema:
     return pa.schema(list(types.items()))
 
 
-def _layout(place: Path, schema: pa.Schema, *, is_inbox: bool) -> Layout:
+def _layout(
+    place: Path, schema: pa.Schema, plain: PlainRows | None, *, is_inbox: bool
+) -> Layout:
     """The layout, now that the columns are known; they are checked as such."""
+    if plain is not None:
+        return Layout.INBOX if is_inbox else Layout.STREAM
     if KIND in schema.names:
         ElementSchema.of(schema, where=str(place))
         if is_inbox:
@@ -360,6 +389,7 @@ def _foreign(file: Path, schema: pa.Schema) -> SchemaError:
     message = (
         f"{file}: neither elements nor a reference history; expected the columns 'kind', "
         f"'start', 'end' and payload (a reference history has no 'kind'), this has "
-        f"{schema.names}; rename the columns, or move the file away"
+        f"{schema.names}; rename the columns, or move the file away; plain rows are merged "
+        "with `anabranch merge INBOX --time COLUMN` (ab.inbox: start=COLUMN)"
     )
     return SchemaError(message)

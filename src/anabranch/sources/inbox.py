@@ -1,4 +1,6 @@
-"""An inbox as a source: a folder with one sub-folder of element files per replica.
+"""An inbox as a source: a folder with one sub-folder of files per replica.
+
+The files hold elements, or plain rows (`anabranch.sources.plain`).
 
 `inbox` reads the footers of the files and the notes of the replicas, and raises what they show:
 columns that differ, a half-written file, a path that is no inbox.  It reads no row and needs no
@@ -10,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from anabranch.errors import FileError
+from anabranch.errors import FileError, UsageError
 from anabranch.model.properties import StreamProperties
 from anabranch.sources.files import Folder, Layout, look
 from anabranch.sources.notes import NOTE
+from anabranch.sources.plain import PlainRows
 
 _URI: Final = re.compile(r"(?!file:)[A-Za-z][\w+.-]+:/")
 
@@ -28,6 +31,11 @@ class Inbox:
     def path(self) -> Path:
         """The folder, as an absolute path."""
         return self.folder.path.resolve()
+
+    @property
+    def plain(self) -> PlainRows | None:
+        """The times of plain rows; None: the files hold elements."""
+        return self.folder.plain
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,19 +53,45 @@ class Inbox:
         return declared(self.folder)
 
 
-def inbox(path: Path | str, *, schema: Path | str | None = None) -> Inbox:
-    """The replicas of a folder, each a sub-folder of element files: an input of `ab.merge`.
+def inbox(
+    path: Path | str,
+    *,
+    schema: Path | str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    lifetime: str | int | None = None,
+) -> Inbox:
+    """The replicas of a folder, each a sub-folder of files: an input of `ab.merge`.
 
-    `schema` is a file with the types of the columns, for JSON lines only; without it they are
-    those of all files that are there.  `docs/guide/elements.md` has the format of the files.
+    The files hold elements (docs/guide/elements.md has the format), or, with `start`, plain
+    rows: each is an event, and all columns but `start` and `end` are payload.
+
+    Args:
+        path: The folder, on a disk that all machines of the query share.
+        schema: A file with the types of the columns, for JSON lines only.  Default: the types
+            of all files that are there.
+        start: Plain rows: the column with the time at which an event starts, bigint or
+            timestamp.
+        end: Plain rows: the column with the time at which it ends; null: open (FOREVER).
+        lifetime: Plain rows: how long every event lasts, "10 minutes", or a number for bigint
+            times.  Default: one unit of time (for timestamps, a microsecond).
     """
+    if start is None and (end is not None or lifetime is not None):
+        given = "--end (end=)" if end is not None else "--lifetime (lifetime=)"
+        message = (
+            f"{path}: {given} is for plain rows; name the column with their times by --time "
+            "(start= of ab.inbox)"
+        )
+        raise UsageError(message)
+    plain = None if start is None else PlainRows(start, end, lifetime)
     if _URI.match(str(path)):
         message = (
             f"{path}: an inbox is a folder on a disk that all machines of the query share, and "
             "this is a URI; read the files with spark.readStream instead, as ab.elements"
         )
         raise FileError(message)
-    folder = look(path, schema=None if schema is None else Path(schema), partial=True)
+    types = None if schema is None else Path(schema)
+    folder = look(path, schema=types, partial=True, plain=plain)
     require_inbox(folder)
     return Inbox(folder)
 

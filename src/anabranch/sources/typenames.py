@@ -8,6 +8,7 @@ StructType(struct<id: int64, tags: list<element: string>>)
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +37,11 @@ _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _MOST_DIGITS: Final = 38
 
 
-def read_schema_file(path: Path) -> pa.Schema:
+def read_schema_file(path: Path, times: Sequence[str] | None = None) -> pa.Schema:
     """The columns that a schema file names, in its order.
 
     `start` must be among them; `end` and `old_end` are of its type if they are not.  Without
-    `kind` it describes a reference history.
+    `kind` it describes a reference history.  Of plain rows the columns `times` must be there.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -52,16 +53,19 @@ def read_schema_file(path: Path) -> pa.Schema:
             f"{path}: a schema file is one JSON object of column names and types; {_EXAMPLE}"
         )
         raise SchemaError(message)
-    if START not in found:
-        message = (
-            f"{path}: no column '{START}'; its type, bigint or timestamp, is that of all times"
-        )
-        raise SchemaError(message)
+    for name in (START,) if times is None else times:
+        if name not in found:
+            message = (
+                f"{path}: no column '{name}'; its type, bigint or timestamp, is that of all "
+                "times"
+            )
+            raise SchemaError(message)
     types = {
         name: parse_type(text, where=f"{path}, column '{name}'") for name, text in found.items()
     }
-    types.setdefault(END, types[START])
-    if KIND in types:
+    if times is None:
+        types.setdefault(END, types[START])
+    if times is None and KIND in types:
         types.setdefault(OLD_END, types[START])
     return pa.schema(list(types.items()))
 

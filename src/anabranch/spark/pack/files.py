@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.batch.buffers import to_arrow
-from anabranch.batch.codec import Decoded, decode
+from anabranch.batch.codec import Decoded, decode, from_elements
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.element import Stable
+from anabranch.model.time import FOREVER
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.sources.pieces import FilePiece
+from anabranch.sources.plain import PlainRows
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
+    COMPLETE,
     DATA,
     PARCEL_ROWS,
     Parcel,
@@ -43,11 +47,13 @@ class Files:
     """The folder of an inbox, and the columns to read there.
 
     Those that the run added or dropped since it began are `loose`: a file may have them.
+    `plain` are the times of plain rows; None: the columns are those of elements.
     """
 
     root: str
     columns: pa.Schema
     loose: tuple[str, ...] = ()
+    plain: PlainRows | None = None
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,10 @@ def pack_files(spec: FilesSpec, entries: Iterator[pa.RecordBatch]) -> Iterator[p
 def _packed(spec: FilesSpec, entries: Sequence[Mapping[str, Any]]) -> Iterator[list[Parcel]]:
     """The parcels of some entries; files are read by several threads, one file in each."""
     data = [entry for entry in entries if entry["entry"] == DATA]
-    others = [entry for entry in entries if entry["entry"] != DATA]
+    ended = [entry for entry in entries if entry["entry"] == COMPLETE]
+    others = [entry for entry in entries if entry["entry"] not in (DATA, COMPLETE)]
     yield from (in_every_lane(_base(entry), spec.lanes) for entry in others)
+    yield from (_end(spec, entry) for entry in ended)
     if len(data) < 2 or spec.threads < 2:
         for entry in data:
             yield from pack_file(spec, entry)
@@ -130,7 +138,8 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         only=only,
         loose=inbox.loose,
     ):
-        decoded = decode(chunk.table, spec.schema)
+        table = chunk.table if inbox.plain is None else inbox.plain.to_elements(chunk.table)
+        decoded = decode(table, spec.schema)
         refused += _refused(chunk, decoded, base)
         require_none(refused, strict=spec.strict)
         total += chunk.table.num_rows + len(chunk.refused)
@@ -140,6 +149,15 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         yield pieces(here, decoded.batch, places, spec.lanes, spec.routing)
         part += 1
     yield announced(replace(base, part=part), spec.lanes, total, refused)
+
+
+def _end(spec: FilesSpec, entry: Mapping[str, Any]) -> list[Parcel]:
+    """The last element of a replica, stable(FOREVER), which counts as a row of it."""
+    base = replace(_base(entry), entry=DATA)
+    batch = from_elements([Stable(FOREVER)], spec.schema)
+    places = pa.table({"row": pa.nulls(1, pa.int64())})
+    made = pieces(base, batch, places, spec.lanes, spec.routing)
+    return made + announced(replace(base, part=1), spec.lanes, 1, ())
 
 
 def _refused(chunk: Chunk, decoded: Decoded, base: Parcel) -> list[Refused]:

@@ -51,6 +51,7 @@ CURRENT: Final = 0
 DATA: Final = "data"
 ATTACH: Final = "attach"
 DETACH: Final = "detach"
+COMPLETE: Final = "complete"
 PASS: Final = "pass"
 NOTE: Final = "note"
 CHANGE: Final = "change"

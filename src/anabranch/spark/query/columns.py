@@ -35,6 +35,10 @@ def reshape_of(run: Run, add: Mapping[str, str], drop: Sequence[str]) -> Reshape
     if not stays and len(known):
         message = "ab.upgrade: the last payload column cannot be dropped; keep one"
         raise UsageError(message)
+    for name in add:
+        if name in (*run.starts, *run.ends):
+            message = f"ab.upgrade: '{name}' is the column of the rows' times; name another"
+            raise UsageError(message)
     made = pa.schema([*stays, *_added(known, add)])
     return None if made == known else Reshape(known, made)
 

@@ -15,9 +15,10 @@ before.  A file goes by one rename or removal: if this is interrupted, it may be
 import errno
 import filecmp
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -26,6 +27,9 @@ from anabranch.sources.commits import data_files
 from anabranch.sources.files import schema_of
 from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
 from anabranch.spark.query.run_record import Run, home, read
+
+SchemaOf: TypeAlias = Callable[[Sequence[Path]], pa.Schema]
+"""The columns that some files have together."""
 
 _TRIES: Final = 10
 """Spark and a merge that runs move files of the log while it is read."""
@@ -40,7 +44,8 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
             f"{', '.join(run.inboxes) or 'none'}; name the inbox and the checkpoint of one run"
         )
         raise UsageError(message)
-    known = consumed(home(checkpoint, run), run.inboxes.index(str(place)))
+    number = run.inboxes.index(str(place))
+    known = consumed(home(checkpoint, run), number)
     now = read(checkpoint)
     if now is None or now.generation != run.generation:
         known = {}  # upgraded meanwhile: what was read may be removed in part
@@ -52,7 +57,7 @@ def removable(inbox: Path, checkpoint: Path, run: Run) -> list[Path]:
         for file in files
         if known.get(str(file.relative_to(place))) == _facts(file)
     }
-    return _without_needed(by_replica, free)
+    return _without_needed(by_replica, free, partial(schema_of, plain=run.plain(number)))
 
 
 def consumed(generation: Path, number: int) -> dict[str, tuple[int, int]]:
@@ -80,31 +85,33 @@ def _facts(file: Path) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns // 1_000_000
 
 
-def _without_needed(by_replica: Sequence[Sequence[Path]], free: set[Path]) -> list[Path]:
+def _without_needed(
+    by_replica: Sequence[Sequence[Path]], free: set[Path], schema: SchemaOf
+) -> list[Path]:
     """Of the files that are free those that may go, and leave the columns as they are."""
     every = [file for files in by_replica for file in files]
     if not free:
         return []
-    wanted = schema_of(every)
+    wanted = schema(every)
     stays = {file for file in every if file not in free}
     stays |= {files[-1] for files in by_replica if files}
-    if _schema(every, stays) != wanted:
-        stays |= _notes_of(every)
-    if _schema(every, stays) != wanted:
+    if schema(_only(every, stays)) != wanted:
+        stays |= _notes_of(every, schema)
+    if schema(_only(every, stays)) != wanted:
         return []  # whatever the reason is, a restart would see other columns
     return [file for file in every if file not in stays]
 
 
-def _schema(every: Sequence[Path], some: set[Path]) -> pa.Schema:
-    """The columns that a restart would find if only these files were there."""
-    return schema_of([file for file in every if file in some])
+def _only(every: Sequence[Path], some: set[Path]) -> list[Path]:
+    """The files that a restart would find if only these were there, in order."""
+    return [file for file in every if file in some]
 
 
-def _notes_of(every: Sequence[Path]) -> set[Path]:
+def _notes_of(every: Sequence[Path], schema: SchemaOf) -> set[Path]:
     """Few files that show all columns and types: the first, and who adds to those before."""
     found = [every[0]]
     for file in reversed(every):
-        if set(schema_of([*found, file])) != set(schema_of(found)):
+        if set(schema([*found, file])) != set(schema(found)):
             found.append(file)
     return set(found)
 

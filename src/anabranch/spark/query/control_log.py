@@ -12,6 +12,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     data     a file of an inbox to read, under this attachment
     attach   a replica, with its guarantee; of one that is attached, a new guarantee
     detach   a replica leaves; it returns with a greater attachment number
+    complete a replica has ended: after its files comes stable(FOREVER)
     pass     a merge of copies with gaps does not wait for a replica until it has caught up
     note     nothing: a trigger that takes it reaches all lanes
     change   other settings from this trigger on: the policy of a merge; of no replica
@@ -36,11 +37,11 @@ from typing import Final
 
 from anabranch.sinks.json_file import read_json, write_json
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.pack.parcels import ATTACH, CHANGE, DATA, DETACH, NOTE, PASS
+from anabranch.spark.pack.parcels import ATTACH, CHANGE, COMPLETE, DATA, DETACH, NOTE, PASS
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 COMPACT_AT: Final = 1000
 """The number of consumed files at which they are compacted while a query runs."""
@@ -85,6 +86,7 @@ class Member:
     """A replica as the log knows it.
 
     `until` is how far its files go that were taken, `last` the last entry with rows of it.
+    `ended`: it has got its last stable.
     """
 
     attachment: int
@@ -93,6 +95,7 @@ class Member:
     detached: bool = False
     until: int | None = None
     last: int = -1
+    ended: bool = False
 
 
 class ControlLog:
@@ -142,6 +145,10 @@ class ControlLog:
     def pass_over(self, replica: str) -> bool:
         """Do not wait for a replica from the next trigger on; False if it is not there."""
         return self._end(PASS, replica)
+
+    def complete(self, replica: str) -> bool:
+        """End a replica with stable(FOREVER) after its files; False if it is not there."""
+        return self._end(COMPLETE, replica)
 
     def change(self, settings: str, trigger: int) -> None:
         """Go on with other settings in all lanes, in a trigger that has not begun."""
@@ -263,9 +270,12 @@ class ControlLog:
         guarantee = None if is_gone else entry.guarantee
         before = self.members.get(entry.replica)
         until = entry.until if entry.until is not None or before is None else before.until
-        last = entry.log if entry.entry == DATA else before.last if before else -1
+        brings = entry.entry in (DATA, COMPLETE)
+        last = entry.log if brings else before.last if before else -1
+        ended = before is not None and before.ended and before.attachment == entry.attachment
+        ended = ended or entry.entry == COMPLETE
         self.members[entry.replica] = Member(
-            entry.attachment, guarantee, entry.inbox, is_gone, until, last
+            entry.attachment, guarantee, entry.inbox, is_gone, until, last, ended
         )
         if entry.file is not None and entry.inbox is not None:
             facts = (entry.length or 0, entry.modified or 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from anabranch.batch.schema import REPLICA, RESERVED, ElementSchema
+from anabranch.batch.schema import REPLICA, RESERVED, ElementSchema, TimeType
 from anabranch.errors import SchemaError, UsageError
 from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.key import Key
@@ -71,13 +71,19 @@ class Copies:
 
     @property
     def has_stables(self) -> bool:
-        """Whether some replica can make events final."""
-        return bool(self.inboxes) or (self.stream is not None and self.stream.has_stables)
+        """Whether some replica can make events final: not one of plain rows in a stream."""
+        if any(one.plain is None for one in self.inboxes):
+            return True
+        return self.stream is not None and self.stream.has_stables
 
     @property
     def ends_are_known(self) -> bool:
         """Whether all events last equally long, so that their starts have their ends."""
         spans = {words.partition(": ")[2] for words in self.lifetimes}
+        unit = " microseconds" if self.schema.time is TimeType.TIMESTAMP else ""
+        for plain in (one.plain for one in self.inboxes):
+            fixed = plain is not None and plain.end is None
+            spans.add(f"{plain.units}{unit} {FROM_START}" if plain and fixed else "")
         known = len(spans) == 1 and next(iter(spans)).endswith(FROM_START)
         return self.are_plain and known
 
@@ -108,9 +114,21 @@ class Copies:
             found.setdefault(words, []).append(name)
         return "; ".join(f"{', '.join(names)}: {words}" for words, names in found.items())
 
+    def explain_progress(self) -> list[str]:
+        """Where stables come from, for `explain`, if not from the elements themselves."""
+        found = [f"stables are inferred: {self.heartbeats}"] if self.heartbeats else []
+        if not self.has_stables:
+            unless = "" if self.stream else " unless complete=True ends the replicas"
+            found.append(
+                f"no stables: nothing becomes final{unless}, every event is remembered"
+            )
+        return found
+
     @property
     def may_have_gaps(self) -> bool:
         """Whether copies may lack rows by default: plain rows, and batches of DataFrames."""
+        if any(one.plain is not None for one in self.inboxes):
+            return True
         if self.stream is None:
             return False
         return not self.is_streaming or not self.has_stables or bool(self.stream.beating)
@@ -170,7 +188,8 @@ class Copies:
     @property
     def are_plain(self) -> bool:
         """Whether all rows are events, and not elements."""
-        return self.stream is not None and self.stream.is_plain and not self.inboxes
+        are_rows = self.stream is None or self.stream.is_plain
+        return are_rows and all(one.plain is not None for one in self.inboxes)
 
     @property
     def keep_duplicates(self) -> bool:
@@ -234,9 +253,13 @@ class Copies:
         return reduce(lambda all_, one: all_.union(one), made)
 
     def _files(self, one: Inbox) -> Files:
-        found = one.folder.schema
-        reserved = [f for f in found if f.name in RESERVED and f.name != REPLICA]
-        return Files(str(one.path), pa.schema([*reserved, *self.schema.payload]), self.loose)
+        found, plain = one.folder.schema, one.plain
+        if plain is None:
+            apart = [f for f in found if f.name in RESERVED and f.name != REPLICA]
+        else:
+            apart = [f for f in found if f.name in plain.times]
+        columns = pa.schema([*apart, *self.schema.payload])
+        return Files(str(one.path), columns, self.loose, plain)
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ def merge(
     )
     merged = build(made, asked, replicas=replicas, quarantine=quarantine)
     merged.operator  # noqa: B018  raises now if the policy does not fit
-    if not merged.copies.has_stables:
-        _warn_endless()
+    if merged.copies.stream is not None and not merged.copies.has_stables:
+        _warn_endless()  # of inboxes alone when they are started: views are batches
     return merged
 
 
@@ -333,11 +333,7 @@ class Merged:
         lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
         if by_start and self.lanes > 1:
             lines.append("the output is in the order of starts only with lanes=1")
-        if self.copies.heartbeats:
-            lines.append(f"stables are inferred: {self.copies.heartbeats}")
-        if not self.copies.has_stables:
-            lines.append("no stables: nothing becomes final, every event is remembered")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.copies.explain_progress()])
 
     def explain(self) -> None:
         """Print the explanation."""
@@ -373,6 +369,7 @@ class Merged:
         max_bytes_per_trigger: str | int = TRIGGER_BYTES,
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
+        complete: bool = False,
     ) -> "RunningQuery":
         """Start one query with one or several sinks.
 
@@ -399,6 +396,8 @@ class Merged:
             on_trigger: A function that is called after every trigger with the run's totals.
             warn_share: Log a warning if a greater share of the rows is late, missing or a
                 violation.
+            complete: With `once`, of inboxes: every replica ends with stable(FOREVER) after
+                its last row, so that everything becomes final.  Later rows are violations.
         """
         if self.copies.stream is not None and not self.copies.is_streaming:
             message = (
@@ -413,12 +412,15 @@ class Merged:
         prepared = prepare(
             self, str(checkpoint), sinks, output=place, roll=seconds, limit=limit
         )
+        if self.copies.stream is None and not self.copies.has_stables and not complete:
+            _warn_endless()
         return prepared.start(
             self.session,
             once=once,
             interval=interval,
             on_trigger=on_trigger,
             warn_share=warn_share,
+            complete=complete,
         )
 
     @property
@@ -453,9 +455,10 @@ class Merged:
         self, log: ControlLog, founders: Sequence[str], limit: int = TRIGGER_BYTES
     ) -> list[InboxWatch]:
         """What looks for new files and replicas in the inboxes."""
-        taken, complete = frozenset(self.copies.names), self.asked.assume_complete
+        taken = frozenset(self.copies.names)
+        known = (log, tuple(founders), self.asked.assume_complete)
         return [
-            InboxWatch(one.path, log, tuple(founders), complete, number, taken, limit)
+            InboxWatch(one.path, *known, number, taken, limit, one.plain)
             for number, one in enumerate(self.copies.inboxes)
         ]
 
@@ -485,7 +488,7 @@ class Merged:
         self.copies.require_columns()
         log = ControlLog(None)
         for watch in self.watches(log, self.copies.founders):
-            watch.advance()
+            watch.advance(complete=watch.plain is not None)  # a batch is complete
         rows = [tuple(asdict(entry).values()) for entry in log.entries]
         return self.session.createDataFrame(rows, ENTRIES)
 

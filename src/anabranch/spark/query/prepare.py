@@ -169,10 +169,16 @@ class Prepared:
         interval: str = "1 second",
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
+        complete: bool = False,
     ) -> "RunningQuery":
-        """Run it: `once` takes all there is and ends, else it runs until it is stopped."""
+        """Run it: `once` takes all there is and ends, else it runs until it is stopped.
+
+        `complete`: what is there is all that the replicas of inboxes have.
+        """
         from anabranch.spark.query.running import RunningQuery
 
+        if complete:
+            self.require_completable(once=once)
         require_release(spark)
         shares = ShareWarner(warn_share, self.apart)
         lock = self._lock()
@@ -187,12 +193,28 @@ class Prepared:
             first = self.run.first_trigger
             writer = TriggerWriter(self.outlets, self.progress, depot, first)
             query = RunningQuery(self, writer, lock, on_trigger, shares)
-            query.begin(spark, once=once, interval=interval)
+            query.begin(spark, once=once, interval=interval, complete=complete)
         except BaseException:
             stop(None if query is None else query.query)
             lock.release()
             raise
         return query
+
+    def require_completable(self, *, once: bool) -> None:
+        """Reject `complete` where replicas cannot be ended by us."""
+        why = None
+        if not once:
+            why = "needs --once (once=True): a run that goes on reads rows that come later"
+        elif self.has_frames or not self.merged.copies.inboxes:
+            why = "is for inboxes alone; of a DataFrame, merge the batch (spark.read)"
+        elif self.merged.schema.has_seq:
+            why = (
+                "is for files without a column seq; write a stable without a start as the last "
+                "row of each replica"
+            )
+        if why is not None:
+            message = f"--complete (complete=True of start) {why}"
+            raise UsageError(message)
 
     def _lock(self) -> DriverLock | DriverLease:
         """The lock of the checkpoint; raises if another driver holds it."""
@@ -320,6 +342,7 @@ def _log(folder: Path, run: runs.Run) -> ControlLog:
 
 def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
     payload, copies = merged.schema.payload, merged.copies
+    plain = [one.plain for one in copies.inboxes]
     is_named = copies.stream is not None and sources.are_named(copies.stream)
     return runs.Run(
         run=found.run if found else runs.new_id(),
@@ -329,6 +352,9 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         columns=tuple(f"{field.name}: {field.type}" for field in payload),
         founders=found.founders if found else copies.founders,
         inboxes=tuple(str(one.path) for one in copies.inboxes),
+        starts=tuple(one.start if one else "" for one in plain),
+        ends=tuple(one.end or "" if one else "" for one in plain),
+        lengths=tuple(one.length(merged.schema.time) if one else "" for one in plain),
         replicas=copies.frames,
         lifetimes=copies.lifetimes,
         order=copies.ordered_by,

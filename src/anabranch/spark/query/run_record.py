@@ -29,13 +29,18 @@ from anabranch.errors import StateError
 from anabranch.sinks.json_file import replace_text, require_format
 from anabranch.sinks.published import tail_of
 from anabranch.sources.channels import PROGRESS
+from anabranch.sources.plain import PlainRows
 from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 FIXED: Final = {
+    "starts": "the column of --time (start= of ab.inbox) stays the same; ",
+    "ends": "the column of --end (end= of ab.inbox) stays the same; ",
+    "lengths": "--lifetime (lifetime= of ab.inbox) stays the same: events that are remembered "
+    "would not meet their copies; ",
     "lanes": "`anabranch upgrade CHECKPOINT --lanes N` changes it; ",
     "case": "",
     "time": "",
@@ -50,7 +55,7 @@ FIXED: Final = {
 
 _TUPLES: Final = (
     "columns", "founders", "inboxes", "replicas", "lifetimes", "key", "attachments", "left",
-    "added", "dropped",
+    "added", "dropped", "starts", "ends", "lengths",
 )  # fmt: skip
 
 _TEMPORARY: Final = f".{FILE}."
@@ -71,7 +76,8 @@ class Run:
     of its DataFrames have places in Kafka.  `named`: its sources have names, so that DataFrames
     may come and go; `attachments` are the numbers of `replicas`, `left` those that are gone,
     `sources` the names by replica.  `clocks` are how stables were inferred, in words, each with
-    its first trigger.
+    its first trigger.  `starts`, `ends` and `lengths` are those of plain rows, one of each for
+    every inbox: the two columns, and the lifetime in words; empty for elements.
     """
 
     run: str
@@ -96,11 +102,19 @@ class Run:
     payload: str = ""
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
     generation: int = 0
     first_trigger: int = 0
     begun: int = -1
     clocks: tuple[tuple[int, str], ...] = ()
     format: int = FORMAT
+
+    def plain(self, inbox: int) -> PlainRows | None:
+        """The columns of times of plain rows in an inbox; None: its files hold elements."""
+        start, end = self.starts[inbox], self.ends[inbox]
+        return PlainRows(start, end or None) if start else None
 
     @property
     def schema(self) -> pa.Schema:
@@ -300,7 +314,7 @@ def require_same(found: Run, wanted: Run, where: Path | str) -> None:
 
 
 def _show(value: object) -> str:
-    shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    shown = ", ".join(filter(None, map(str, value))) if isinstance(value, tuple) else str(value)
     return shown or "nothing"
 
 

@@ -280,14 +280,16 @@ class RunningQuery:
             return last_commit(folder, self._prepared.run)
         return -1 if far is None else remote.last_commit(far)
 
-    def begin(self, spark: "SparkSession", *, once: bool, interval: str) -> None:
+    def begin(
+        self, spark: "SparkSession", *, once: bool, interval: str, complete: bool = False
+    ) -> None:
         """Start Spark's query; called once, by `Prepared.start`."""
         remote = is_connect(spark)
         watches = self._prepared.watches(self._control)
         pause = to_seconds(interval, option="interval") if watches and not once else None
         self._prepared.write_changes(self._control)
         self._change_settings()
-        _advance(watches)
+        _advance(watches, complete=complete)
         if remote:
             self._require_reachable(spark, watches)
         self._writer.open(self.run)
@@ -439,9 +441,9 @@ def _with_violations(policy: Policy, kept: Policy) -> Policy:
     return replace(policy, violations=kept.violations)
 
 
-def _advance(watches: Sequence[InboxWatch]) -> None:
+def _advance(watches: Sequence[InboxWatch], *, complete: bool = False) -> None:
     for watch in watches:
-        watch.advance()
+        watch.advance(complete=complete)
 
 
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.batch.batch import FOREVER_UNITS
+from anabranch.batch.schema import START
 from anabranch.errors import FileError
 from anabranch.sources.commits import data_files
 from anabranch.sources.files import DETACHED
 from anabranch.sources.notes import read_note
 from anabranch.sources.pieces import FilePiece, pieces_of
+from anabranch.sources.plain import PlainRows
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.session.host import TRIGGER_BYTES
 
@@ -65,7 +67,7 @@ class InboxWatch:
     """The folders of an inbox, and the log in which what was found there is written.
 
     `number` is the inbox's among those of the query, `taken` are the names of replicas that
-    are not in an inbox.
+    are not in an inbox.  `plain` are the times of plain rows; None: files hold elements.
     """
 
     path: Path
@@ -75,12 +77,13 @@ class InboxWatch:
     number: int = 0
     taken: frozenset[str] = frozenset()
     limit: int = TRIGGER_BYTES
+    plain: PlainRows | None = None
 
-    def advance(self) -> None:
+    def advance(self, *, complete: bool = False) -> None:
         """Write down what is new since the last look.
 
         Next is a piece of the replica whose taken files go least far in time, so that no
-        trigger has one replica alone.
+        trigger has one replica alone.  `complete`: nothing more comes, and replicas end.
         """
         folders = sorted(e for e in self.path.iterdir() if e.is_dir() and e.name[0] not in "_.")
         with self.log.together(self.limit):
@@ -88,6 +91,9 @@ class InboxWatch:
             while any(waiting.values()):
                 name = min((name for name, some in waiting.items() if some), key=self._reached)
                 self.log.add_piece(name, *waiting[name].popleft())
+            for name, member in self.log.members.items() if complete else ():
+                if member.inbox == self.number and not (member.detached or member.ended):
+                    self.log.complete(name)
 
     def _reached(self, replica: str) -> float:
         until = self.log.members[replica].until
@@ -120,10 +126,11 @@ class InboxWatch:
             return []  # it returns with a greater number, and not before
         elif note is not None and guarantee != member.guarantee:
             self.log.attach(name, guarantee, attachment=member.attachment)
+        start = START if self.plain is None else self.plain.start
         return [
             (file, facts, piece)
             for file, facts in self._new_files(folder)
-            for piece in pieces_of(self.path / file, self.limit)
+            for piece in pieces_of(self.path / file, self.limit, start)
         ]
 
     def _new_files(self, folder: Path) -> list[tuple[str, tuple[int, int]]]:
