@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 from clock_driver import feed
 from hypothesis import given
@@ -207,7 +208,7 @@ def test_d10_the_window_adapts():
 )
 def test_a_target_loss_takes_a_quantile(estimates, loss):
     cell = Cell(Learning(window=10_000, target_loss=loss, warm_up=0))
-    cell.count([(one, 1) for one in estimates], at=0)
+    cell.count(np.array(estimates), np.ones(len(estimates), np.int64), at=0)
     late = sum(one > cell.distance for one in estimates)
     assert late <= loss * len(estimates)
     exact = sorted(estimates, reverse=True)[int(loss * len(estimates))]

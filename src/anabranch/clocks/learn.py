@@ -25,7 +25,7 @@ Papers: Heartbeats 6, 6.1, 6.2, Figure 4, with errata H3, H12 to H17; D9, D10.
 [9, None, None, 5]
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -34,7 +34,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import NEVER_UNITS, Ints, Mask
-from anabranch.clocks.summary import Summaries
+from anabranch.clocks.summary import Summaries, bit_lengths
 from anabranch.errors import UsageError
 
 Cause: TypeAlias = Literal["exceeded", "lowered", "quantile"]
@@ -175,28 +175,27 @@ class Cell:
             return None
         return "exceeded" if raised else "lowered"
 
-    def count(self, estimates: Sequence[tuple[int, int]], *, at: int) -> Cause | None:
+    def count(self, estimates: Ints, number: Ints, *, at: int) -> Cause | None:
         """Take all estimates with their number; for a quantile.  The cause if it changed."""
-        before = self.distance
-        for estimate, rows in estimates:
-            bucket = _bucket(estimate)
-            self.young[bucket] = self.young.get(bucket, 0) + rows
-            self.number += rows
-            self.seen += rows
+        before, rows = self.distance, int(number.sum())
+        young = self.young
+        for bucket, some in zip(_buckets(estimates).tolist(), number.tolist(), strict=True):
+            young[bucket] = young.get(bucket, 0) + some
+        self.number += rows
+        self.seen += rows
         self.delta = self._quantile()
         if self.window is not None and self.number >= self.window:
             self.old, self.young, self.number, self.began = self.young, {}, 0, at
         return None if self.distance == before else "quantile"
 
     def _quantile(self) -> int:
-        counts = {
-            b: self.old.get(b, 0) + self.young.get(b, 0) for b in {*self.old, *self.young}
-        }
-        allowed = int(sum(counts.values()) * (self.spec.target_loss or 0))
-        for bucket in sorted(counts, reverse=True):
-            if counts[bucket] > allowed:
+        old, young = self.old, self.young
+        allowed = int((sum(old.values()) + self.number) * (self.spec.target_loss or 0))
+        for bucket in sorted({*old, *young}, reverse=True):
+            rows = old.get(bucket, 0) + young.get(bucket, 0)
+            if rows > allowed:
                 return _upper(bucket)
-            allowed -= counts[bucket]
+            allowed -= rows
         return 0
 
     def _is_over(self, at: int) -> bool:
@@ -227,10 +226,10 @@ class Cell:
             self.recent = []
 
 
-def _bucket(estimate: int) -> int:
-    """The bucket of an estimate: exact below 2^5, then 2^5 of them for each power of two."""
-    shift = max(0, estimate.bit_length() - _FINE - 1)
-    return (shift << (_FINE + 1)) + (estimate >> shift)
+def _buckets(estimates: Ints) -> Ints:
+    """The bucket of each estimate: exact below 2^5, then 2^5 of them for each power of two."""
+    shift = np.maximum(bit_lengths(estimates) - _FINE - 1, 0)
+    return (shift << (_FINE + 1)) + (estimates >> shift)
 
 
 def _upper(bucket: int) -> int:
@@ -322,9 +321,8 @@ class Learner:
             message = "target_loss needs summaries with histogram=True"
             raise UsageError(message)
         first, _, number = lines.histograms.of(line)
-        times = np.maximum(first, lines.least[line])
-        estimates = [max(greatest - time + 1, 0) for time in times.tolist()]
-        return cell.count(list(zip(estimates, number.tolist(), strict=True)), at=at)
+        estimates = greatest + 1 - np.maximum(first, lines.least[line])
+        return cell.count(np.maximum(estimates, 0), number, at=at)
 
     def raise_heartbeats(
         self, heartbeat: Ints, place: Callable[[str], int], now: int, held: Mask

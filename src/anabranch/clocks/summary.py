@@ -32,6 +32,9 @@ from anabranch.errors import UsageError
 BUCKETS: Final = 64
 """The number of buckets of a histogram that may have rows."""
 
+_CELLS: Final = 2048
+"""The number of cells of a line, of which buckets are made: more cost more than they save."""
+
 Names: TypeAlias = tuple[str, ...]
 
 
@@ -166,7 +169,8 @@ def summarise(
     names, source = _codes(sources)
     upto = -(-arrival // resolution) * resolution
     good = np.ones(len(time), np.bool_) if guard is None else time - arrival <= guard
-    if not histogram and (found := _tallied(names, source, upto, resolution, time, good)):
+    found = _tallied(names, source, upto, resolution, time, good, histogram=histogram)
+    if found is not None:
         return found
     return _lines(names, source, upto - resolution, upto, time, good, histogram=histogram)
 
@@ -185,9 +189,9 @@ def summarise_trigger(
     names, source = _codes(sources)
     good = np.ones(len(time), np.bool_) if guard is None else time - upto <= guard
     ends = np.full((2, len(time)), [[after], [upto]], np.int64)
-    if not histogram and (
-        found := _tallied(names, source, ends[1], max(upto - after, 1), time, good)
-    ):
+    width = max(upto - after, 1)
+    found = _tallied(names, source, ends[1], width, time, good, histogram=histogram)
+    if found is not None:
         return found
     return _lines(names, source, ends[0], ends[1], time, good, histogram=histogram)
 
@@ -247,7 +251,14 @@ def _runs(*columns: Ints) -> tuple[Ints, Ints]:
 
 
 def _tallied(
-    names: Names, source: Ints, upto: Ints, width: int, time: Ints, good: Mask
+    names: Names,
+    source: Ints,
+    upto: Ints,
+    width: int,
+    time: Ints,
+    good: Mask,
+    *,
+    histogram: bool,
 ) -> Summaries | None:
     """The lines without sorting any row; None if ticks are too many for a table of them."""
     if not len(time):
@@ -258,18 +269,72 @@ def _tallied(
     if len(names) * ticks > 4 * len(time) + 1024:
         return None
     cell = source * ticks + tick
-    size, believed = len(names) * ticks, cell[good]
+    size = len(names) * ticks
+    if good.all():
+        believed, times, ahead = cell, time, np.zeros(size, np.int64)
+    else:
+        believed, times = cell[good], time[good]
+        ahead = np.bincount(cell[~good], minlength=size)
     count = np.bincount(believed, minlength=size)
-    ahead = np.bincount(cell[~good], minlength=size)
     least = np.full(size, FOREVER_UNITS, np.int64)
     greatest = np.full(size, NEVER_UNITS, np.int64)
-    np.minimum.at(least, believed, time[good])
-    np.maximum.at(greatest, believed, time[good])
+    np.minimum.at(least, believed, times)
+    np.maximum.at(greatest, believed, times)
     there = np.flatnonzero(count + ahead)
     ends = low + there % ticks * width
     source, after = there // ticks, ends - width
     lines = [column[there] for column in (count, least, greatest, ahead)]
-    return Summaries(names, source, after, ends, lines[0], lines[1], lines[2], lines[3])
+    held = None
+    if histogram:
+        place = np.zeros(size, np.int64)
+        place[there] = np.arange(len(there))
+        held = _tallied_histograms(place[believed], times, lines[1], lines[2])
+    return Summaries(names, source, after, ends, lines[0], lines[1], lines[2], lines[3], held)
+
+
+def _tallied_histograms(line: Ints, time: Ints, least: Ints, greatest: Ints) -> Histograms:
+    """Histograms of rows in any order, by lines with this least and greatest time.
+
+    Rows are counted in cells as wide as the range of their line permits; buckets are made of
+    cells.  A line with so few cells in use that its buckets are finer, because of a time far
+    from all others, is sorted.
+    """
+    lines = len(least)
+    cells = min(_CELLS, 1 << max(int(4 * len(line) / max(lines, 1)).bit_length() - 1, 0))
+    if cells <= 2 * BUCKETS:
+        return _sorted_histograms(line, time, lines)
+    width = np.maximum(bit_lengths(greatest - least) - (cells.bit_length() - 1), 0)
+    base = least >> width
+    cell = (time >> width[line]) - base[line] + line * (cells + 1)
+    number = np.bincount(cell, minlength=lines * (cells + 1))
+    there = np.flatnonzero(number)
+    where = there // (cells + 1)
+    first = np.left_shift(there - where * (cells + 1) + base[where], width[where])
+    made = _histograms(where, first, number[there], lines, least=width)
+    used = np.bincount(where, minlength=lines)
+    coarse = (used <= BUCKETS) & (width > 0)
+    if not coarse.any():
+        return made
+    again = coarse[line]
+    fine = _sorted_histograms(line[again], time[again], lines)
+    return _either(made, fine, coarse)
+
+
+def _sorted_histograms(line: Ints, time: Ints, lines: int) -> Histograms:
+    order = np.lexsort((time, line))
+    return _histograms(line[order], time[order], np.ones(len(line), np.int64), lines)
+
+
+def _either(made: Histograms, other: Histograms, replaced: Mask) -> Histograms:
+    """The histograms of the lines `replaced` from the other ones."""
+    kept = ~replaced[made.line]
+    columns = [
+        np.concatenate([getattr(made, name)[kept], getattr(other, name)])
+        for name in ("line", "bucket", "number")
+    ]
+    order = np.argsort(columns[0], kind="stable")
+    shift = np.where(replaced, other.shift, made.shift)
+    return Histograms(shift, *(column[order] for column in columns))
 
 
 def _lines(
@@ -310,7 +375,7 @@ def _histograms(
     shift = np.zeros(lines, np.int64) if least is None else least.copy()
     same = line[1:] == line[:-1]
     # Two neighbours fall apart at a shift exactly if their highest different bit is above it.
-    apart = _bits(time[1:] ^ time[:-1])[same]
+    apart = bit_lengths(time[1:] ^ time[:-1])[same]
     where = line[1:][same]
     order = np.lexsort((-apart, where))
     apart, where = apart[order], where[order]
@@ -347,7 +412,7 @@ def _fold_histograms(
     return _histograms(lines[first], times[first], numbers, count, least=least)
 
 
-def _bits(values: Ints) -> Ints:
+def bit_lengths(values: Ints) -> Ints:
     """The number of bits of each value, as an unsigned one."""
     words = values.view(np.uint64)
     high = (words >> np.uint64(32)).astype(np.float64)
