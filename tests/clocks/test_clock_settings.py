@@ -13,6 +13,7 @@ from anabranch.clocks import (
     Alike,
     Bounds,
     Clock,
+    Learning,
     Pair,
     Sensor,
     Token,
@@ -76,7 +77,7 @@ def test_a_file_as_a_person_writes_it():
     [
         ("x = ", "not TOML"),
         ("speed = 3", "has speed; expected only time, meaning"),
-        ("", r"give \[alike\], or \[sources.NAME\]"),
+        ("", r"give \[alike\], \[sources.NAME\] for each source, or \[learned\]"),
         ('time = "date"\n[alike]', "time is 'date'; expected one of"),
         ("[alike]\ndisorder = 10", "a duration is a number and a unit"),
         ('time = "bigint"\n[alike]\ndisorder = "10 minutes"', "a whole number of units"),
@@ -149,3 +150,46 @@ def test_durations_as_spark_writes_them_are_read_again(units):
 def test_what_is_no_duration_is_rejected(text):
     with pytest.raises(UsageError, match="a number and a unit"):
         to_units(text, TimeType.TIMESTAMP)
+
+
+@given(
+    st.builds(
+        Learning,
+        window=st.none() | st.integers(1, 10**6),
+        window_wall=st.none() | st.integers(1, 10**12),
+        alpha=st.floats(0, 1),
+        adapts=st.booleans(),
+        waits=st.sets(st.integers(0, 10**9), min_size=1).map(lambda some: tuple(sorted(some))),
+        across=st.booleans(),
+        least=st.integers(0, 100),
+        most=st.none() | st.integers(100, 10**12),
+        warm_up=st.integers(0, 10**6),
+    ),
+    st.sampled_from(list(TimeType)),
+)
+def test_learned_bounds_survive_toml(spec, time):
+    assert from_toml(to_toml(spec, time)) == spec
+
+
+def test_learned_bounds_as_a_person_writes_them():
+    text = '[learned]\ntarget_loss = 0.0001\nwindow = 10000\nmost = "1 hour"\n'
+    assert from_toml(text) == Learning(target_loss=0.0001, window=10_000, most=3_600_000_000)
+    assert from_toml("[learned]\nwindow = false\nalpha = 1\n") == Learning(window=None, alpha=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("windows = 3", r"b\.toml: \[learned\] has windows; expected only window, "),
+        ("window = 0", r"b\.toml: learned bounds: window is 0; expected 1 up"),
+        ("window = 1.5", r"\[learned\] window is 1\.5; expected a whole number"),
+        ("adapts = 1", r"\[learned\] adapts is 1; expected true or false"),
+        ("alpha = true", r"\[learned\] alpha is True; expected a number"),
+        ('waits = "1 second"', r"\[learned\] waits is '1 second'; expected a list of spans"),
+        ("most = 5", r"\[learned\] most '5': for timestamps a duration"),
+        ("[alike]\ndisorder = 1", r"alike beside \[learned\]; .* remove one of them"),
+    ],
+)
+def test_learned_bounds_that_cannot_be_read(text, message):
+    with pytest.raises(InputError, match=message):
+        from_toml(f"[learned]\n{text}\n", where="b.toml")

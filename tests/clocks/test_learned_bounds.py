@@ -8,7 +8,7 @@ from clock_driver import feed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.clocks import Alike, Clock, Learning, Pair, summarise
+from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, Summaries, summarise
 from anabranch.clocks.learn import Cell
 from anabranch.clocks.saved import write_state
 from anabranch.errors import UsageError
@@ -281,3 +281,54 @@ def test_a_quantile_needs_histograms():
     state.step(summarise(["1"], [1], [1]), 1)
     with pytest.raises(UsageError, match="histogram=True"):
         state.step(summarise(["1"], [2], [2]), 2)
+
+
+GROUPS = (("a", "x"), ("b", "x"), ("c", "y"))
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 200), st.integers(1, 3)), max_size=60
+    ),
+    st.sampled_from(
+        [
+            Learning(window=5, warm_up=2),
+            Learning(window=9, target_loss=0.2, warm_up=0),
+            Learning(waits=(0, 4), across=True, warm_up=0),
+        ]
+    ),
+)
+def test_a_group_learns_as_one_source(rows, spec):
+    """As if the rows of its members had come under its name; one in no group is itself."""
+    grouped = Clock(spec, idle_after=9, groups=GROUPS).empty()
+    plain = Clock(spec, idle_after=9).empty()
+    names = dict(GROUPS)
+    now = 0
+    for source, time, pause in rows:
+        now += pause
+        beat = grouped.step(
+            summarise([source, "a"], [time, time], [now, now], histogram=True), now
+        )
+        both = [names.get(source, source), "x"]
+        other = plain.step(summarise(both, [time, time], [now, now], histogram=True), now)
+        assert beat.heartbeats == other.heartbeats
+        assert (beat.stable, beat.changes) == (other.stable, other.changes)
+
+
+def test_a_group_is_paused_when_all_its_members_are():
+    bounds = Bounds.of({(i, j): [Pair(0, 1)] for i in "ab" for j in "ab"})
+    for spec in (Learning(warm_up=0), bounds):
+        state = Clock(spec, groups=(("a", "x"), ("b", "x"))).empty()
+        rows = summarise(["a", "b"], [5, 5], [1, 1])
+        assert state.step(rows, 1, paused=["a"]).counts["paused"] == 0
+        assert state.step(Summaries.none(), 2, paused=["a", "b"]).counts["paused"] == 1
+        assert state.step(Summaries.none(), 3, blocked=["a"]).counts["blocked"] == 1
+
+
+def test_a_time_that_is_not_believed_teaches_nothing():
+    state = Clock(Learning(window=5, warm_up=0), jump=100).empty()
+    for at in range(1, 20):
+        time = 10**9 if at == 10 else 10 * at
+        state.step(summarise(["a"], [time], [at], histogram=True), at)
+    assert state.learner.cells["a", "a", 0].distance == 0
+    assert state.stable == 191

@@ -28,7 +28,7 @@ Papers: Heartbeats 3, 3.4, 5, with errata H2 to H6, H18, H19; D3, D8, D13.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 
@@ -41,7 +41,7 @@ from anabranch.clocks.learn import Change, Learner, Learning
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
 from anabranch.clocks.states import Look, State, decide, decide_all
-from anabranch.clocks.summary import Summaries
+from anabranch.clocks.summary import Summaries, renamed
 from anabranch.errors import UsageError
 
 
@@ -50,9 +50,10 @@ class Clock:
     """How heartbeats arise: the bounds, and what silence and odd times mean.
 
     `idle_after` is a span of the wall clock; without it nothing is assumed of silent sources.
-    `groups` names the group of each source of `Bounds`.  `jump` guards times that have no
-    relation to the wall clock: a time more than that above all that was seen before moves
-    nothing (timestamps are guarded where they are summarised).
+    `groups` names the group of each source: of those of `Bounds` all, of learned bounds any; a
+    group learns from all rows of its members as from one source.  `jump` guards times that
+    have no relation to the wall clock: a time more than that above all that was seen before
+    moves nothing (timestamps are guarded where they are summarised).
     """
 
     bounds: AnyBounds | Learning
@@ -69,8 +70,11 @@ class Clock:
         if self.resolution < 1:
             message = f"the resolution of a clock is {self.resolution}; expected 1 or more"
             raise UsageError(message)
-        if self.groups and not isinstance(self.bounds, Bounds):
-            message = "groups name the sources of Bounds; for sources alike use group_alike"
+        if self.groups and not isinstance(self.bounds, Bounds | Learning):
+            message = (
+                "groups name the sources of Bounds or Learning; for sources alike use "
+                "group_alike"
+            )
             raise UsageError(message)
 
     @cached_property
@@ -228,9 +232,11 @@ class ClockState:
         self.last = NEVER_UNITS
         self.overall = NEVER_UNITS
         self.mark = 0
+        named = clock.groups and isinstance(spec, Bounds)
         self._members = (
-            {name: at for at, name in enumerate(dict(clock.groups))} if clock.groups else None
+            {name: at for at, name in enumerate(dict(clock.groups))} if named else None
         )
+        self._grouped = {} if named else dict(clock.groups)
         self.add_units(clock.rules.units())
 
     def __repr__(self) -> str:
@@ -264,15 +270,22 @@ class ClockState:
         if now < self.now:
             message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
             raise UsageError(message)
+        paused = self._wholly(paused)
+        if self._grouped:  # a group learns as one source
+            summaries = renamed(summaries, self._grouped)
+            paused, blocked, present = (
+                {self._grouped.get(name, name) for name in some}
+                for some in (paused, blocked, present)
+            )
         units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
         held, off = self._mask(blocked, units), self._mask(paused, units)
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
-        self._take(summaries, units, received, ahead)
+        believed = self._take(summaries, units, received, ahead)
         came = received != NEVER_UNITS
         self._at_once(np.flatnonzero(came & (held | (received > now))))
-        changes = self.learner.learn(summaries) if self.learner else []
+        changes = self.learner.learn(believed) if self.learner else []
         self._settle(now, held)
         self._silence(now, received, held, now if polled is None else max(now, polled))
         states = decide_all(
@@ -331,6 +344,14 @@ class ClockState:
             self.add_units(new, now)
         return {name: self._place[unit] for name, unit in units.items()}
 
+    def _wholly(self, paused: Collection[str]) -> Collection[str]:
+        """The sources that are paused with all others of their group."""
+        if not self.clock.groups:
+            return paused
+        awake = {group for name, group in self.clock.groups if name not in paused}
+        group_of = dict(self.clock.groups)
+        return [name for name in paused if group_of.get(name) not in awake]
+
     def _mask(self, names: Collection[str], units: Mapping[str, int]) -> Mask:
         mask = np.zeros(len(self.names), np.bool_)
         mask[[units[name] for name in names]] = True
@@ -338,12 +359,17 @@ class ClockState:
 
     def _take(
         self, rows: Summaries, units: Mapping[str, int], received: Ints, ahead: Ints
-    ) -> None:
-        """All rows of the step, tick by tick: they promise, count, and are received."""
+    ) -> Summaries:
+        """All rows of the step, tick by tick: they promise, count, and are received.
+
+        Returns the rows without the times that are not believed.
+        """
         if not len(rows):
-            return
+            return rows
         unit = np.array([units[name] for name in rows.names], np.int64)[rows.source]
         greatest = self._guarded(rows, unit, ahead)
+        count = np.where(greatest == NEVER_UNITS, 0, rows.count)
+        believed = replace(rows, greatest=greatest, count=count)
         np.add.at(ahead, unit, rows.ahead)
         order = np.lexsort((rows.source, rows.upto))
         order = order[(rows.count[order] > 0) & (greatest[order] != NEVER_UNITS)]
@@ -360,6 +386,7 @@ class ClockState:
             self._count_rows(rows, order, unit, greatest)
         if len(upto):
             self.last = max(self.last, int(upto.max()))
+        return believed
 
     def _guarded(self, rows: Summaries, unit: Ints, ahead: Ints) -> Ints:
         """The greatest time of each line that is believed."""

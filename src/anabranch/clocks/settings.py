@@ -15,6 +15,13 @@ r"""Bounds as TOML: what a person writes down about their sources, and reads aga
     to = "west"
     pairs = [{ wait = "1 second", distance = "1 minute" }, { rows = 3, distance = "0 seconds" }]
 
+Bounds that are learned have one table instead, with the fields of `Learning`:
+
+    [learned]
+    target_loss = 0.0001
+    window = 10000                # rows; or window_wall = "10 minutes"
+    most = "1 hour"
+
 Waits, latencies, timeouts and delays are spans of the wall clock; distances and disorders are
 of the rows' time: text for timestamps, whole numbers for bigint.  Whatever is not understood is
 rejected by its place; `to_toml` writes what `from_toml` reads.
@@ -29,21 +36,42 @@ True
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, to_units
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds
+from anabranch.clocks.learn import Learning
 from anabranch.clocks.pairs import Pair, Pairs
 from anabranch.errors import InputError, UsageError
 
-_TOP: Final = ("time", "meaning", "timeout", "delay", "alike", "sources", "skew")
+_TOP: Final = ("time", "meaning", "timeout", "delay", "alike", "sources", "skew", "learned")
 _ALIKE: Final = ("disorder", "own", "others", "latency", "fifo")
 _SOURCE: Final = ("disorder", "own", "latency", "fifo")
 _SKEW: Final = ("from", "to", "pairs")
+_LEARNED: Final = {
+    "window": int,
+    "window_wall": "span",
+    "alpha": float,
+    "adapts": bool,
+    "target_loss": float,
+    "waits": "spans",
+    "across": bool,
+    "least": "distance",
+    "most": "distance",
+    "warm_up": int,
+    "smallest_window": int,
+    "greatest_window": int,
+    "exceeded_share": float,
+    "lowerings": int,
+}
+"""The fields of `Learning`, and what each holds; window = false: the greatest ever."""
+
+Described: TypeAlias = AnyBounds | Learning
+"""What a text can describe."""
 
 
-def from_toml(text: str, *, where: str = "bounds") -> AnyBounds:
+def from_toml(text: str, *, where: str = "bounds") -> Described:
     """The bounds that a text describes; `where` (a file) goes into errors."""
     try:
         found = tomllib.loads(text)
@@ -57,13 +85,15 @@ def from_toml(text: str, *, where: str = "bounds") -> AnyBounds:
         raise InputError(message) from error
 
 
-def _read(found: Mapping[str, Any], where: str) -> AnyBounds:
+def _read(found: Mapping[str, Any], where: str) -> Described:
     _require(found, _TOP, where)
     names = [one.value for one in TimeType]
     if found.get("time", "timestamp") not in names:
         message = f"{where}: time is {found['time']!r}; expected one of {names}"
         raise UsageError(message)
     time = TimeType(found.get("time", "timestamp"))
+    if "learned" in found:
+        return _learned(found, time, where)
     shared: dict[str, Any] = {
         name: _span(found[name], f"{where}: {name}")
         for name in ("timeout", "delay")
@@ -74,7 +104,9 @@ def _read(found: Mapping[str, Any], where: str) -> AnyBounds:
         raise UsageError(message)
     shared["meaning"] = found.get("meaning", "observed")
     if ("alike" in found) == ("sources" in found):
-        message = f"{where}: give [alike], or [sources.NAME] for each source; one of the two"
+        message = (
+            f"{where}: give [alike], [sources.NAME] for each source, or [learned]; one of them"
+        )
         raise UsageError(message)
     if "alike" in found:
         return _alike(found, time, shared, where)
@@ -96,6 +128,40 @@ def _alike(
         fifo=_flag(alike.get("fifo", "disorder" in alike), place),
         **shared,
     )
+
+
+def _learned(found: Mapping[str, Any], time: TimeType, where: str) -> Learning:
+    """Bounds that are learned: no others can be given beside them."""
+    others = sorted(set(found) - {"learned", "time"})
+    if others:
+        message = (
+            f"{where}: {', '.join(others)} beside [learned]; bounds that are learned have "
+        )
+        raise UsageError(message + "no others: remove one of them")
+    table, place = found["learned"], f"{where}: [learned]"
+    _require(table, tuple(_LEARNED), place)
+    fields = {name: _field(value, name, time, place) for name, value in table.items()}
+    return Learning(**fields)
+
+
+def _field(value: Any, name: str, time: TimeType, place: str) -> Any:
+    kind, what = _LEARNED[name], f"{place} {name}"
+    if kind == "span":
+        return _span(value, what)
+    if kind == "distance":
+        return _distance(value, time, what)
+    if kind == "spans" and isinstance(value, list):
+        return tuple(_span(one, what) for one in value)
+    if name == "window" and value is False:
+        return None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(kind, type) or type(value) is not kind:
+        words = {int: "a whole number", float: "a number", bool: "true or false"}
+        expected = words[kind] if isinstance(kind, type) else "a list of spans"
+        message = f"{what} is {value!r}; expected {expected}"
+        raise UsageError(message)
+    return value
 
 
 def _named(
@@ -175,8 +241,10 @@ def _require(table: Any, known: Sequence[str], place: str) -> None:
         raise UsageError(message)
 
 
-def to_toml(bounds: AnyBounds, time: TimeType = TimeType.TIMESTAMP) -> str:
+def to_toml(bounds: Described, time: TimeType = TimeType.TIMESTAMP) -> str:
     """The text that `from_toml` reads as these bounds."""
+    if isinstance(bounds, Learning):
+        return "\n".join([f'time = "{time.value}"', "", *_learned_lines(bounds, time)]) + "\n"
     lines = [f'time = "{time.value}"', f'meaning = "{bounds.meaning}"']
     for name in ("timeout", "delay"):
         units = getattr(bounds, name)
@@ -196,6 +264,24 @@ def to_toml(bounds: AnyBounds, time: TimeType = TimeType.TIMESTAMP) -> str:
                 lines += ["", "[[skew]]", f"from = {json.dumps(one)}", f"to = {json.dumps(to)}"]
                 lines.append(f"pairs = {_pairs_text(bounds.pairs[i][j], time)}")
     return "\n".join(lines) + "\n"
+
+
+def _learned_lines(spec: Learning, time: TimeType) -> Iterable[str]:
+    """The fields that are not as by default."""
+    yield "[learned]"
+    usual = Learning()
+    for name, kind in _LEARNED.items():
+        value = getattr(spec, name)
+        if value == getattr(usual, name):
+            continue
+        text = json.dumps(value)
+        if value is None:
+            text = "false"
+        elif kind == "spans":
+            text = json.dumps([show_span(one) for one in value])
+        elif kind == "span" or (kind == "distance" and time is TimeType.TIMESTAMP):
+            text = json.dumps(show_span(value))
+        yield f"{name} = {text}"
 
 
 def _source_lines(

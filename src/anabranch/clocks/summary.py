@@ -20,8 +20,8 @@ a 4 8 1 14 14
 b 4 8 1 7 7
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -231,6 +231,14 @@ def fold(parts: Sequence[Summaries]) -> Summaries:
         np.add.reduceat(ahead, first),
         _fold_histograms(parts, whole, lines, len(first)) if len(whole) == len(held) else None,
     )
+
+
+def renamed(lines: Summaries, names: Mapping[str, str]) -> Summaries:
+    """The lines by other names of their sources, as if the rows had come with those."""
+    new = [names.get(name, name) for name in lines.names]
+    place = {name: at for at, name in enumerate(dict.fromkeys(new))}
+    source = np.array([place[name] for name in new], np.int64)[lines.source]
+    return fold([replace(lines, names=tuple(place), source=source)])
 
 
 def _codes(sources: Sequence[str] | Coded) -> tuple[Names, Ints]:
