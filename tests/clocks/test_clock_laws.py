@@ -240,7 +240,7 @@ def test_lines_are_the_same_tallied_or_sorted(rows, resolution, guard, histogram
 
 @given(SEEDS, st.integers(1, 4), st.integers(0, 40), st.booleans())
 def test_histograms_of_many_rows_need_no_sort(chance, sources, scale, outlier):
-    """So many rows that cells are finer than buckets, with and without a time far away."""
+    """With more rows than buckets, cells are finer; with and without a time far away."""
     times = [chance.randrange(1 + (1 << scale)) for _ in range(1500)]
     times += [2**61] * outlier
     names = [chance.choice("abcd"[:sources]) for _ in times]

@@ -77,7 +77,7 @@ def estimate_command(
         --arrival arrived --source sensor --loss 0.01 --picture loss.svg
     """  # noqa: D301
     from anabranch.cli.clocks_input import read_recording
-    from anabranch.clocks.estimate import estimate
+    from anabranch.clocks.estimate import estimate_coded
 
     require_pictures(pictures)
     if len(delimiter) != 1:
@@ -85,7 +85,7 @@ def estimate_command(
         raise UsageError(message)
     read = read_recording(file, time=time, arrival=arrival, source=source, delimiter=delimiter)
     same = read.clock and read.arrival_clock
-    found = estimate(read.times, read.sources, read.arrivals, delays=same)
+    found = estimate_coded(read.times, read.names, read.source, read.arrivals, delays=same)
     answer = Answer(file, time, found, loss, clock=read.clock, wall=read.arrival_clock)
     answer.write(pictures, bounds)
     click.echo(json.dumps(answer.to_dict()) if as_json else answer.text(plot=plot))

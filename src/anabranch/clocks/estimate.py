@@ -21,6 +21,7 @@ Papers: Heartbeats 6.1 (B' over all of a recording), 2 (bounds with a confidence
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -132,46 +133,66 @@ def estimate(
     times: Any, sources: Sequence[str], arrivals: Any | None = None, *, delays: bool = True
 ) -> Estimate:
     """What the rows show; `delays`: arrivals and times are of one clock."""
-    time = np.asarray(times, np.int64)
+    place: dict[str, int] = {}
+    codes = [place.setdefault(str(name), len(place)) for name in sources]
+    return estimate_coded(times, tuple(place), codes, arrivals, delays=delays)
+
+
+def estimate_coded(
+    times: Any,
+    names: Sequence[str],
+    source: Any,
+    arrivals: Any | None = None,
+    *,
+    delays: bool = True,
+) -> Estimate:
+    """The same; `source` are places in `names`, which are different ones."""
+    time, code = np.asarray(times, np.int64), np.asarray(source, np.int64)
     known = arrivals is not None
     arrival = np.asarray(arrivals, np.int64) if known else np.arange(len(time))
-    if not len(time) == len(sources) == len(arrival):
+    if not len(time) == len(code) == len(arrival):
         message = (
-            f"times, sources and arrivals have different lengths: {len(time)}, {len(sources)}, "
+            f"times, sources and arrivals have different lengths: {len(time)}, {len(code)}, "
             f"{len(arrival)}"
         )
         raise UsageError(message)
-    order = np.argsort(arrival, kind="stable")
-    time, arrival = time[order], arrival[order]
-    names, code = np.unique(
-        np.asarray(sources, dtype=object)[order].astype(str), return_inverse=True
-    )
-    delay = arrival - time if known and delays else None
-    rows = [np.flatnonzero(code == at) for at in range(len(names))]
+    if not bool((arrival[1:] >= arrival[:-1]).all()):
+        order = np.argsort(arrival, kind="stable")
+        time, arrival, code = time[order], arrival[order], code[order]
+    delay = np.maximum(arrival - time, 0) if known and delays else None
+    by_name = sorted(range(len(names)), key=lambda at: names[at])
+    rows = _by_code(code, len(names))
     found = tuple(
         SourceEstimate(
-            str(name),
+            names[at],
             len(mine),
             Distances.of(_behind(time[mine], arrival[mine], time[mine], arrival[mine])),
-            None if delay is None else Distances.of(np.maximum(delay[mine], 0)),
+            None if delay is None else Distances.of(delay[mine]),
             int(np.diff(arrival[mine]).max()) if known and len(mine) > 1 else None,
         )
-        for name, mine in zip(names, rows, strict=True)
+        for at in by_name
+        for mine in [rows[at]]
     )
     skew = {}
     if len(names) <= MOST_PAIRS:
-        for i, one in enumerate(rows):
-            for j, to in enumerate(rows):
-                if i != j:
-                    behind = _behind(time[one], arrival[one], time[to], arrival[to])
-                    skew[str(names[i]), str(names[j])] = Distances.of(behind)
+        for i, j in permutations(by_name, 2):
+            one, to = rows[i], rows[j]
+            behind = _behind(time[one], arrival[one], time[to], arrival[to])
+            skew[names[i], names[j]] = Distances.of(behind)
     return Estimate(
         len(time),
         Distances.of(_behind(time, arrival, time, arrival)),
-        None if delay is None else Distances.of(np.maximum(delay, 0)),
+        None if delay is None else Distances.of(delay),
         found,
         skew,
     )
+
+
+def _by_code(code: Ints, count: int) -> list[Ints]:
+    """The rows of each code, in order; one pass, however many codes there are."""
+    order = np.argsort(code, kind="stable")
+    ends = np.searchsorted(code[order], np.arange(count + 1))
+    return [order[first:last] for first, last in pairwise(ends.tolist())]
 
 
 def _behind(time: Ints, arrival: Ints, later: Ints, at: Ints) -> Ints:

@@ -32,7 +32,7 @@ from anabranch.errors import UsageError
 BUCKETS: Final = 64
 """The number of buckets of a histogram that may have rows."""
 
-_CELLS: Final = 2048
+_CELLS: Final = 512
 """The number of cells of a line, of which buckets are made: more cost more than they save."""
 
 Names: TypeAlias = tuple[str, ...]
@@ -294,9 +294,11 @@ def _tallied(
     lines = [column[there] for column in (count, least, greatest, ahead)]
     held = None
     if histogram:
-        place = np.zeros(size, np.int64)
-        place[there] = np.arange(len(there))
-        held = _tallied_histograms(place[believed], times, lines[1], lines[2])
+        if len(there) < size:
+            place = np.zeros(size, np.int64)
+            place[there] = np.arange(len(there))
+            believed = place[believed]
+        held = _tallied_histograms(believed, times, lines[1], lines[2])
     return Summaries(names, source, after, ends, lines[0], lines[1], lines[2], lines[3], held)
 
 
@@ -313,7 +315,10 @@ def _tallied_histograms(line: Ints, time: Ints, least: Ints, greatest: Ints) -> 
         return _sorted_histograms(line, time, lines)
     width = np.maximum(bit_lengths(greatest - least) - (cells.bit_length() - 1), 0)
     base = least >> width
-    cell = (time >> width[line]) - base[line] + line * (cells + 1)
+    # Gathers by row are most of the cost, and lines alike need none.
+    alike = lines > 0 and bool((width == width[0]).all())
+    cell = time >> (width[0] if alike else width[line])
+    cell += (np.arange(lines) * (cells + 1) - base)[line]
     number = np.bincount(cell, minlength=lines * (cells + 1))
     there = np.flatnonzero(number)
     where = there // (cells + 1)
