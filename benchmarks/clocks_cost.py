@@ -1,7 +1,7 @@
 """The cost of a clock per row: many sources against few, learned bounds against fixed ones.
 
-All ratios are of one run.  Rows of a step are summarised and stepped, as a packer and a lane
-would do; the sources of a group are named by their group.
+All ratios are of one run, by CPU time.  Rows of a step are summarised and stepped, as a packer
+and a lane would do; the sources of a group are named by their group.
 
     python benchmarks/clocks_cost.py
 """
@@ -29,19 +29,19 @@ RESULT = Path(__file__).parent / "results" / "clocks_cost.json"
 
 
 def seconds_per_step(clock: Clock, names: list[str], *, histogram: bool = False) -> float:
-    """The median time of a step of `ROWS` rows, its summary included."""
+    """The median CPU time of a step of `ROWS` rows, its summary included."""
     state = clock.empty()
     chance = np.random.default_rng(1)
     sources = [names[at] for at in chance.integers(0, len(names), ROWS)]
     taken = []
     for step in range(1, STEPS + 1):
         times = step * 1_000_000 + chance.integers(0, 2_000_000, ROWS)
-        begin = time.perf_counter()
+        begin = time.process_time()
         lines = summarise_trigger(
             sources, times, after=step - 1, upto=step, histogram=histogram
         )
         state.step(lines, step)
-        taken.append(time.perf_counter() - begin)
+        taken.append(time.process_time() - begin)
     return median(taken[2:])
 
 

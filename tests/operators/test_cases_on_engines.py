@@ -23,6 +23,7 @@ FILES = {
     "merge_policies": ("merge", {"case": "r3"}),
     "normalise": ("normalise", {}),
     "cleanse": ("cleanse", {"lanes": 1}),
+    "align": ("align", {"lanes": 1}),
     "finalize": ("finalize", {}),
     "union": ("union", {}),
 }
@@ -35,7 +36,7 @@ CASES = [
 
 FIRST = {
     load_cases(FOLDER / f"{name}.case")[0].name
-    for name in ("merge_r3", "normalise", "cleanse", "finalize", "union")
+    for name in ("merge_r3", "normalise", "cleanse", "align", "finalize", "union")
 }
 """What every check runs on Spark in a query of its own: one picture for each operator."""
 

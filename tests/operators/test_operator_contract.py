@@ -28,6 +28,7 @@ from anabranch.model.equivalence import equivalent_until
 from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
+from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Arrival, Attach, Bucket, Detach, Inputs, Operator
 from anabranch.operators.finalize import FinalizeOperator
@@ -95,6 +96,7 @@ OPERATORS: dict[str, Entry] = {
     },
     "normalise": unary(NormaliseOperator),
     "cleanse": unary(CleanseOperator),
+    "align": unary(AlignOperator),
     "finalize": unary(FinalizeOperator),
     "union": union(),
 }

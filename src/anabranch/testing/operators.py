@@ -15,6 +15,7 @@ from anabranch.model.frozen import Status, status
 from anabranch.model.notation import show_element
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import Time
+from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import (
     Attach,
@@ -33,6 +34,7 @@ from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.reference.align import Align
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.finalize import Finalize
 from anabranch.operators.reference.membership import Change
@@ -45,7 +47,7 @@ from anabranch.operators.union import UnionOperator
 from anabranch.testing.backends import Reference, time_of
 
 Options = Mapping[str, Any]
-Unary: TypeAlias = Normalise | Cleanse | Finalize
+Unary: TypeAlias = Normalise | Cleanse | Align | Finalize
 
 
 @dataclass(frozen=True)
@@ -285,6 +287,7 @@ OPERATORS: Final[Mapping[str, Entry]] = {
     "merge": Entry(_merge, MergeReference.of, call="merge", spark_options=COMPLETE),
     "normalise": _unary(NormaliseOperator, Normalise),
     "cleanse": _unary(CleanseOperator, Cleanse),
+    "align": _unary(AlignOperator, Align),
     "finalize": _unary(
         FinalizeOperator, Finalize, view="final", call="merge", spark_options=COMPLETE
     ),
