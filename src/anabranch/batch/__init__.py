@@ -1,1 +1,1 @@
-"""The same elements as columns: NumPy and Arrow, no Spark, no files."""
+"""Elements as columns of NumPy and Arrow: no Spark, no files."""

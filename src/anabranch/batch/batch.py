@@ -1,4 +1,4 @@
-"""The same elements as columns: one row per element, in order.
+"""A batch: elements as columns, one row per element, in order.
 
 A `Batch` holds what kernels read as NumPy arrays (`kind`, `start`, `end`, `old_end`) beside the
 payload as Arrow columns.  Outside a batch an absent end is null; inside, it is `FOREVER_UNITS`,

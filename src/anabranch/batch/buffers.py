@@ -1,4 +1,4 @@
-"""NumPy arrays over Arrow buffers, and back: what kernels read, without copies where it can be.
+"""NumPy views of Arrow buffers for kernels, and back; without copies where possible.
 
 `pa.array` and `to_numpy` would import pandas, which costs more than most runs; a sliced array
 is honoured everywhere.  A view must not be written to.

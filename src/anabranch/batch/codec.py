@@ -1,4 +1,4 @@
-"""Between tables as people write them and batches as kernels read them.
+"""Conversion between Arrow tables of elements and batches.
 
 `decode` takes the columns of one physical stream; what is not an element is refused, row by
 row, with a reason, and everything else becomes a `Batch`.  `encode` writes the one Arrow

@@ -1,4 +1,4 @@
-"""Payload columns as plain buffers, the one form in which they are hashed, compared and kept.
+"""Payload columns as plain buffers: the form in which they are hashed, compared and stored.
 
 Any Arrow type but maps and unions becomes a sequence of `Column`s of three layouts:
 

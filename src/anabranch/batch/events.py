@@ -1,4 +1,4 @@
-"""Batches of what operators emit: events as inserts, a stable, or nothing."""
+"""Builders of output batches: inserts, a stable, or an empty batch."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The history of one physical stream, replayed in columns: the fast twin of the model's.
+"""Replay of one stream into its history, in columns: the fast form of `model.history`.
 
 `replay` returns for every element what `anabranch.model.history.replay` returns (the same
 violations for the same reasons, the same frontier, the same multiset of events), for ten

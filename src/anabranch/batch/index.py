@@ -1,4 +1,4 @@
-"""Open addressing from names to ids, with removal: where operators find events.
+"""A hash index with open addressing and removal, from names of events to their ids.
 
 A name is (start, 128-bit hash of the payload).  The table holds ids only; the names are in a
 matrix of the caller, one row per id, whose first three columns are START, HIGH and LOW (the

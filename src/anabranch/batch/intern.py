@@ -1,4 +1,4 @@
-"""Dense numbers for identities: (start, payload), the payload compared by value.
+"""Interning: a dense number for each identity (start, payload), payloads compared by value.
 
 The n-th identity that is seen for the first time gets the id n, from 0, and two rows have the
 same id exactly when their identities are equal: a hash only finds candidates, every hit is

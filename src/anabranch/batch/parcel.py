@@ -1,4 +1,4 @@
-"""A batch as one value of bytes, to cross Spark or to rest in a state store.
+"""A batch as bytes, for Spark's shuffle and for state stores.
 
 `unpack(pack(batch), batch.schema)` is the same batch: same elements, in order, stables, `seq`
 and hashes with them, payloads bit for bit.  The bytes are an Arrow IPC stream, readable by any

@@ -1,4 +1,4 @@
-"""Rows that are kept: columns that grow at the end, each row copied once, amortised.
+"""Append-only columns for payloads; amortised, each row is copied once.
 
 A row keeps the form in which it came (-0.0 stays -0.0).  `columns()` are views: rows that are
 there do not change, so a view stays true while the store grows.  `truncate` takes back rows

@@ -1,4 +1,4 @@
-"""Application time as people write and read it, in units: durations, instants, and text.
+"""Parsing and printing of application time: durations, instants and text, in units.
 
 For bigint times a duration is an integer; for timestamps it is text with a unit, and the result
 is microseconds.  Months and years have no fixed length and are rejected.

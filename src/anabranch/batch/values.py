@@ -1,4 +1,4 @@
-"""Payload columns as Python values that can be hashed, and back: for tests and small tables.
+"""Payload columns as hashable Python values, and back: for tests and small tables.
 
 A payload is the value itself where there is one payload column, and a tuple otherwise.  A
 struct is a tuple of its fields, a list a tuple of its items.  Values follow the equality of

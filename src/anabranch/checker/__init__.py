@@ -1,4 +1,4 @@
-"""Recorded streams judged: are promises kept, are histories equal, which properties hold.
+"""Validation of recorded streams: promises, equal histories, properties.
 
 Not `check`: that is the function that the package exports.
 """

@@ -1,4 +1,4 @@
-"""The elements of a path gathered as columns, one set per physical stream, payloads once.
+"""Reads all elements of a path into columns, one set per stream; each payload is stored once.
 
 Reading is piece by piece; what stays of an element is its identity id and its times, what
 stays of a payload is one copy in the interner.  Ten million elements of 100 bytes fit into a

@@ -1,4 +1,4 @@
-"""One gathered stream judged: are its promises kept, and which history does it stand for.
+"""Validates one stream: are its promises kept, and which history does it have.
 
 The order of a stream is its `seq` if it has one, else file name and row.  A `seq` that comes
 again is a redelivery where copies are read as they arrive (an inbox, a `replica` column) and

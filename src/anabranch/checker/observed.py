@@ -1,4 +1,4 @@
-"""Which properties the files of an inbox have so far, and where each first breaks.
+"""Which properties the files of an inbox have so far, and where each is first violated.
 
 The fast twin of `anabranch.model.properties.observe`: the same properties hold, found in
 columns, and for each that does not, the first file and row that breaks it.  A measurement, not

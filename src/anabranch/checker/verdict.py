@@ -1,4 +1,4 @@
-"""What a check found, as frozen data: it prints, compares, and `to_dict` goes into JSON.
+"""The result of a check, as frozen data: it prints, compares, and `to_dict` goes into JSON.
 
 Times are as people read them: numbers for bigint, ISO-8601 UTC for timestamps, `forever` for
 an open end, `never` for the frontier of a stream without a stable, `>= t` for

@@ -1,1 +1,1 @@
-"""For people at a terminal: one module per command; `main` finds and runs them."""
+"""The command line: one module per command; `main` finds and runs them."""

@@ -1,4 +1,4 @@
-"""`anabranch clean`: what runs left behind, listed, and removed only with `--yes`.
+"""`anabranch clean`: lists files that runs left behind, and removes them only with `--yes`.
 
 Without `--output` only what Anabranch made for itself counts: in its cache folder, and
 half-made or forgotten folders of its own in the temporary folder. Checkpoints are yours and

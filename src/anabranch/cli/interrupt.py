@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark runs: noted, and looked at between two calls of Spark.
+"""Ctrl-C while Spark runs: recorded at once, and checked between two calls of Spark.
 
 PySpark's own handler calls Spark from within the very call that it interrupts: both fail, and
 py4j prints a traceback for each.  Here the call that runs ends as usual.

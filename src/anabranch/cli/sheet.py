@@ -1,4 +1,4 @@
-"""The account of a merge at any width: nothing of it is cut, however narrow the terminal.
+"""The account of a merge for any terminal width, without cutting text.
 
 The widest form that fits is drawn: one table; two tables below each other, of the counts and of
 the times; or a paragraph per replica, which wraps.

@@ -1,4 +1,4 @@
-"""What the `windows` commands are asked: a file, a query, engines; read and checked once.
+"""The options of the `windows` commands (file, query, engines), read and validated once.
 
 An engine is a name with settings, as in `flink,delay=5,lateness=10`; settings are delay,
 lateness, offset, keeps and idle_batches.  Durations are whole numbers, or, where times are

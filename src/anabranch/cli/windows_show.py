@@ -1,4 +1,4 @@
-"""How the `windows` commands answer: lines, a drawing in the terminal, a picture in a file."""
+"""Output of the `windows` commands: lines, a drawing in the terminal, a picture in a file."""
 
 import json
 import sys

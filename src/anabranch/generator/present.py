@@ -1,4 +1,4 @@
-"""How one replica presents the truth: its order, provisional ends, phantoms, gaps and stables.
+"""One replica of a true history: its order, provisional ends, phantoms, gaps and stables.
 
 A presentation is valid by construction.  Its inserts and adjusts are laid out in columns with
 an emission key each and sorted by it; a stable may then promise at most the smallest time that

@@ -1,4 +1,4 @@
-"""Generated replicas written as an inbox: every file appears whole, or not at all.
+"""Writes generated replicas as an inbox, in files that appear atomically.
 
 A file is written beside its place under a name that starts with `.` (no data, by the rules of
 an inbox) and renamed.  `_replica.json` is there before the first element file.  A folder with

@@ -1,4 +1,4 @@
-"""What a generated workload is about: its events and its phantoms, before anyone presents them.
+"""The true history of a workload: its events and its phantoms.
 
 Drawn once per workload, from its seed, in columns; every replica presents the same `Truth`.
 

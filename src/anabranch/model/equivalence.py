@@ -1,4 +1,4 @@
-"""When prefixes mean the same, can still come to mean the same, and can follow others.
+"""Whether prefixes of streams are equivalent, consistent or compatible.
 
 A prefix is judged by its `Replay`: history and frontier.  Nothing else matters for its future,
 since any history can be reached by inserts and frozen by one stable.

@@ -1,4 +1,4 @@
-"""What a stable fixes: the one place with these inequalities.
+"""Frozen, half frozen, free: what a stable fixes of an event.
 
 After `stable(t)` an event is
 

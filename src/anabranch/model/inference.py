@@ -1,4 +1,4 @@
-"""What is known of an operator's output, from what is known of its input.
+"""Properties of an operator's output, inferred from the properties of its input.
 
 Each rule holds if every replica runs the operator on a copy of the input with the given
 properties, and the replicas have no gaps.  A rule may promise too little, never too much: it

@@ -1,4 +1,4 @@
-"""The one history among all that have the same snapshots, and whether two have the same.
+"""The normal form: one history for all that have the same snapshots.
 
 For each payload let m(t) be its multiplicity at time t: how many of its events are alive then.
 The normal form has, for every level i, one event per maximal run of times with `m(t) >= i`.

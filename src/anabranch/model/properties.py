@@ -1,4 +1,4 @@
-"""What is known of how a stream presents itself, and the merge case that this permits.
+"""Declared properties of a stream, and the merge case that they permit.
 
 A property is a promise about *every* prefix of every replica.  The more is promised, the
 cheaper the merge: R0 remembers one time, R1 a counter per replica, R2 the events of one start,

@@ -1,1 +1,1 @@
-"""How a stream changes: (state, batches) to (state, batch), without Spark, files or clocks."""
+"""Operators: from (state, batches) to (state, batch), without Spark, files or clocks."""

@@ -1,4 +1,4 @@
-"""What every operator implements, and what it owes its caller for every input element.
+"""The contract of an operator: its methods, and its account of every input element.
 
 An `Operator` is a frozen specification: it pickles, travels to workers and describes one step
 of a pipeline.  It makes a `State`, which one lane keeps and changes in place:

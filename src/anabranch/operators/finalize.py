@@ -1,4 +1,4 @@
-"""Only what is final: an event is reported once, when nothing can change it any more.
+"""Finalize: report each event once, when it cannot change any more.
 
 The input is a stream of elements; `final` of a step are the events that its stables freeze, as
 inserts, by start and payload.  Nothing is ever taken back, so any sink that can append can take

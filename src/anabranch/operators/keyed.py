@@ -1,4 +1,4 @@
-"""An operator each of whose inputs has at most one event of a key while that event may change.
+"""A key in front of an operator: each input has at most one live event per key.
 
 `KeyedOperator` runs another operator behind a table of keys.  An insert whose input has an
 event with the same key already, and has not made it final, does not reach the operator: it is a

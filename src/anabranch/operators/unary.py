@@ -1,4 +1,4 @@
-"""What the operators of one input share: how they take a step, account for it, and are saved.
+"""The common part of operators with one input: steps, accounts and saves.
 
 Contract of `step`, beside that of `operators.contract`; the law tests assert it:
 

@@ -1,4 +1,4 @@
-"""The elements of a step against the promises of their stream, given the events it touches.
+"""Validates the elements of a step against the promises of their stream.
 
 What is kept of earlier steps and what comes now is replayed as one stream, in columns, by
 `anabranch.batch.history`; so a violation is defined by the model alone.

@@ -1,4 +1,4 @@
-"""Pictures of what happened: the same timeline as SVG, as PNG and in a terminal.
+"""Pictures: timelines of windows as SVG, PNG and text; flows, diagrams and lifetimes as SVG.
 
     timeline   what is to be seen: tuples, windows, reports, one row per engine; no pixels
     axis       where the axis has marks, and how times and durations are written

@@ -1,4 +1,4 @@
-"""Where an axis has marks, and how its times and durations are written.
+"""The marks of an axis, and the text of its times and durations.
 
 Times are whole units; with `clock` they are microseconds since 1970, in UTC.
 

@@ -1,4 +1,4 @@
-"""What a timeline shows: tuples as points, windows as bars, reports as marks, a row per engine.
+"""The content of a timeline: tuples as points, windows as bars, reports as marks.
 
 Nothing here knows pixels or characters; `scene` and `text` give it a form.
 

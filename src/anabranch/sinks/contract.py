@@ -1,4 +1,4 @@
-"""What every sink of a query implements: open, write, commit by trigger id, be notified.
+"""The contract of a sink: open, write, commit by trigger id, be notified of Spark's commit.
 
 A query calls its sinks in this order; all of it may happen again after a crash, with the same
 trigger id and the same rows:

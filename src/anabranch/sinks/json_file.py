@@ -1,4 +1,4 @@
-"""A small file of JSON that is complete or not there, and has the number of its format."""
+"""A small JSON file that is written atomically and has the number of its format."""
 
 import json
 import os

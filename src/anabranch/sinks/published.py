@@ -1,4 +1,4 @@
-"""What an output folder holds: published files, and a tail beside it that waits for them.
+"""The files of an output folder: published ones, and the tail of rows that wait.
 
     FOLDER/part-RUN-FIRST-LAST-PIECE-of-PIECES.parquet     published: never changed or removed
     .FOLDER.tail/committed-000000000007/*.parquet          committed by Spark, not yet published

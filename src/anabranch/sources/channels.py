@@ -1,4 +1,4 @@
-"""Names of the channels of an output: what kind of row it is, and the folder that holds it."""
+"""The channels of an output: kinds of rows, and the folder of each."""
 
 from typing import Final
 

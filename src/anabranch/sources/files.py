@@ -1,4 +1,4 @@
-"""What a path holds, found out before any row is read: `look`.
+"""`look`: the format, layout and schema of a path, before any row is read.
 
     stream      element files                   reference   files without `kind`
     inbox       one sub-folder per replica      output      what a merge wrote (elements/ ...)

@@ -1,4 +1,4 @@
-"""JSON lines as columns: one object per line, an absent key is null, blank lines are nothing.
+"""JSON lines as columns: one object per line, a missing key is null, blank lines are skipped.
 
 A file is parsed in blocks of whole lines, so memory stays small.  `infer` finds the columns of
 a whole file; `read` reads it with a schema that was found over *all* files, or was given.  A

@@ -1,4 +1,4 @@
-"""The types of JSON values: what they are taken for, and what holds two of them.
+"""The types of JSON values: inference, and the common type of two values.
 
 JSON has one kind of number and no times: a column with a fraction in it is double, a column of
 whole numbers is bigint, and text stays text, whatever it looks like.  A whole number that a

@@ -1,4 +1,4 @@
-"""A file of elements in pieces, so that no trigger takes more bytes than it may.
+"""A file of elements in pieces, so that no trigger reads more bytes than its limit.
 
 A piece of a Parquet file is a range of its row groups, one of a file of lines a range of bytes
 that ends with a line.  Sizes are those of the rows when they are read, before Parquet's

@@ -1,4 +1,4 @@
-"""Column types by the names that Spark gives them, as a schema file for JSON lines has them.
+"""Column types by Spark's names, as in a schema file for JSON lines.
 
     {"kind": "string", "start": "timestamp", "price": "decimal(10,2)", "tags": "array<string>"}
 

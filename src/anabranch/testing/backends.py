@@ -1,4 +1,4 @@
-"""What runs behind an `Engine` in one process: a reference, or the compiled operator.
+"""The back ends of an `Engine` in one process: a reference, or the compiled operator.
 
 Both know the operator contract and nothing of any operator.
 """

@@ -1,4 +1,4 @@
-"""One operator, run in any of the ways that it can run, behind one small face.
+"""Runs one operator as a reference, compiled, in lanes or on Spark, with one interface.
 
     reference   element by element, in plain Python: what the operator means
     kernel      compiled, over batches, in one lane

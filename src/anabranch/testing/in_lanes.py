@@ -1,4 +1,4 @@
-"""What runs behind an `Engine` in lanes: all that Spark's workers run, without Spark.
+"""The back end of an `Engine` in lanes: the code of Spark's workers, without Spark.
 
 Elements are packed into parcels, cross as rows, are put into order by the lanes, and each lane
 runs its pipeline on a state that it saves after every trigger.  A restart is another worker: it

@@ -1,4 +1,4 @@
-"""What runs behind an `Engine` on Spark: files in, a streaming query, files out.
+"""The back end of an `Engine` on Spark: files in, a streaming query, files out.
 
 A step is a trigger: its elements are one file, which Spark reads when it is there.  A control
 entry is a trigger of its own.  A restart stops the query and starts it from its checkpoint, as

@@ -1,4 +1,4 @@
-"""Adds the steps of an operator up, and judges that nothing was lost, doubled or unexplained.
+"""Adds up the steps of an operator, and checks that no element is lost, doubled or unexplained.
 
 The output must be what the reasons explain: its inserts are those that an element brought
 (FIRST) and the `added_inserts`, its adjusts the corrected ones and the `added_adjusts`, its

@@ -1,4 +1,4 @@
-"""Two inputs, two windows: what an operator such as a join gets to see, and when.
+"""Windows over two inputs, as for a join: their contents, and when they are reported.
 
 Tick, scope and content are those of one input, for each of the two: the arrivals of both inputs
 are one sequence, which drives the tick; each side has its own windows and its own content.

@@ -1,4 +1,4 @@
-"""A window query as a machine that is fed piece by piece: `predict`, without the whole stream.
+"""A window query that is fed piece by piece: `predict`, without the whole stream.
 
     machine = Machine(engine, query)
     shown = machine.feed(items)          # what these arrivals made visible, and what was late

@@ -1,4 +1,4 @@
-"""The machine for engines that show one window at a time: `active`, fed piece by piece.
+"""The incremental form of `active`: engines that show one window at a time.
 
 It keeps the tuples that have not left the open window that started first, and the two ends of
 the content that was reported last: contents are runs of consecutive tuples.  Both ends of the

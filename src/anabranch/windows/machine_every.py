@@ -1,4 +1,4 @@
-"""The machine for engines that keep every window: `every`, fed piece by piece.
+"""The incremental form of `every`: engines that keep every window.
 
 A window is one accumulator, so a tuple costs one addition for each window it is in, and the
 state holds one entry per open window (with `collect`: its values).  A content only grows, so

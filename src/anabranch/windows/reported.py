@@ -1,4 +1,4 @@
-"""What a machine gives back: results as they become visible, and tuples it did not take."""
+"""The output of a machine: results when they are reported, and rejected tuples."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""What arrives: tuples with an application time, a place in the order of arrival, and a batch.
+"""Arrivals: tuples with an application time, a position in the order of arrival, and a batch.
 
 * `Arrival(time, value, arrived=, batch=)` is one tuple, as a user gives it; a pair
   `(time, value)` stands for `Arrival(time, value)`.

@@ -1,4 +1,4 @@
-"""What happened, step by step: the values that predict, compare and explain are made from.
+"""The trace of a window query, step by step, from which predict, compare and explain are made.
 
 * A `Step` is one arrival (or one batch of them) and the calls of report that it caused.
 * A `Visit` is one such call: for which instant, which window, which content, and the

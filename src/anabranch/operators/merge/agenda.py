@@ -1,4 +1,4 @@
-"""What a stable has to look at, kept so that it looks at nothing else.
+"""An index of the events that a stable must visit, so that it visits no others.
 
 When a replica moves the output's frontier from f to t, an event that starts before t changes,
 leaves or is in conflict only if one of these holds; each has its own list:

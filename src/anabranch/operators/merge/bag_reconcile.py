@@ -1,4 +1,4 @@
-"""Reconcile for bags: what the output owes for identities that have several events.
+"""Reconcile for bags: corrections of identities that have several events.
 
 For each bag that a move of the frontier concerns, `visit_bags` does in columns what
 `reference.r4_agree` states for multisets.  What both sides have is left alone; of the rest

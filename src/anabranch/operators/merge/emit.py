@@ -1,4 +1,4 @@
-"""The output of a step: the change from what readers have to what is so when the step ends.
+"""The output of a step: the net change between its beginning and its end.
 
 Each event is there at most once: an insert, an adjust, or both where only a removal and a new
 insert may lengthen it (`shrink_only`, L14).  Payloads are copied once, when the batch is made,

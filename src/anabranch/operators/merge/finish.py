@@ -1,4 +1,4 @@
-"""The end of a step: every element's bucket, the net change, what is final, and what is freed.
+"""The end of a step: the bucket of every element, the net change, final events, freed rows.
 
 `step` has judged the elements and moved the frontier; `StepWork` is what it has written down.
 `judge` has given the reasons of elements that break a promise, come again or come too late.

@@ -1,4 +1,4 @@
-"""Policies as data: which replica may bring an event, and whose end it takes, at step ends.
+"""Evaluates policies at the end of a step: who may add an event, and which end it has.
 
 A policy is applied once per step, after the frontier has moved, to the events that the step's
 elements mention.  If the replicas that it follows have changed (another leader, a vote, a

@@ -1,4 +1,4 @@
-"""The elements of a step, one after the other, against their own replica's promises.
+"""Validates the elements of a step against the promises of their own replica.
 
 Each element gets one reason code and, if it is believed, changes its replica's cell for its
 event, or its replica's frontier.  An element that breaks a promise changes nothing.

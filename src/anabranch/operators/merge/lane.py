@@ -1,4 +1,4 @@
-"""What the states of all merge cases have in common: replicas that come and go, and verdicts.
+"""The common part of the states of all merge cases: membership of replicas, and verdicts.
 
 A step takes control entries, then elements.  All that can be refused is refused before any
 change.  An entry that changes the output is part of the step's result, like elements are.

@@ -1,4 +1,4 @@
-"""The replicas of a merge: who is attached, how far each is, and whether its stables count.
+"""The replicas of a merge: which are attached, their frontiers, and whose stables count.
 
 One row per attachment, in the order of attaching; a name is attached at most once.  `serial`
 numbers attachments of all names for ever: parts of a state name them by it.  A guarantee

@@ -1,4 +1,4 @@
-"""What a merge does where the data leaves a choice: frozen values that compose.
+"""Policies of a merge: its choices where the data permits several, as frozen values.
 
 Whatever the policy, the output is valid, compatible with its inputs at every prefix, and has
 their history in the end; a policy only decides when changes are emitted, and which replica is

@@ -1,4 +1,4 @@
-"""What the output has when a step ends: new events, and what it owes before its frontier moves.
+"""Reconcile: new events at the end of a step, and corrections before the frontier moves.
 
 The first replica to have an event brings it (`publish_all`: the paper's Algorithm R3, lines 3
 to 9); where a policy holds events back, `govern` decides instead.  Then the output has to agree

@@ -1,7 +1,7 @@
-"""The judges: each operator written once for reading, element by element, with plain values.
+"""Reference implementations: each operator in plain Python, one element at a time.
 
 A reference keeps no columns and compiles nothing.  It states what is right; the kernels beside
-it are raced against it by the laws in `tests/operators`.
+it are compared with it by the laws in `tests/operators`.
 
     ordered      merge of streams in order: R0, R1 and R2
     r4           merge of streams that may hold several events of one identity (`r4_agree`)

@@ -17,7 +17,7 @@ starts after it, until stable(FOREVER).
 Remembered: every event that is not released.  That, and the wait, is the price; see
 `docs/internals/cleanse.md`.
 
-`operators.cleanse` does the same over batches; this is what it is raced against.
+`operators.cleanse` does the same over batches and is compared with this.
 
 Papers: LMerge VI-D (Cleanse, and C+LM), corrected by erratum L13.
 

@@ -3,7 +3,7 @@
 At every prefix what was reported is exactly the frozen events of the input's history
 (`model.frozen`); those that one stable freezes come by start, payload and end.
 
-`operators.finalize` does the same over batches; this is what it is raced against.
+`operators.finalize` does the same over batches and is compared with this.
 
 >>> from anabranch.model.element import Insert, Stable
 >>> finalize = Finalize()

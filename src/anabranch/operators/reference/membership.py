@@ -1,4 +1,4 @@
-"""What the references of all merge cases share: who takes part, who leads, what is refused.
+"""The common part of the reference merges: membership, the leader, rejected elements.
 
 A replica that attaches with a guarantee t is right about every event with `end >= t`; it is
 joining until the output's frontier reaches t, then joined.  Only joined replicas lead.  Each

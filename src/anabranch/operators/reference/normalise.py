@@ -15,7 +15,7 @@ and can be merged.
 Remembered per payload: the input's events that are not frozen, and the starts of the runs that
 go on across the frontier, of which there are as many as half-frozen input events.
 
-`operators.normalise` does the same over batches; this is what it is raced against.
+`operators.normalise` does the same over batches and is compared with this.
 
 Papers: none; the need for it is erratum X1.
 

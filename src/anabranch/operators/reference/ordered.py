@@ -1,4 +1,4 @@
-"""Merge for the cases R0, R1 and R2, one element at a time: what the kernel is raced against.
+"""Merge for the cases R0, R1 and R2, one element at a time: the reference of the kernel.
 
 For replicas that only insert, in the order of their starts.  The output is ordered too: it has
 a *current start*, the greatest start on it, and nothing is inserted behind that.  Each case has

@@ -1,4 +1,4 @@
-"""Merge for case R3, one element at a time: the reference that the kernel is raced against.
+"""Merge for case R3, one element at a time: the reference of the kernel.
 
 For replicas of one stream in which (start, payload) names at most one event at any time;
 inserts, adjusts and stables in any order that keeps the replica's own promises.  The first

@@ -1,4 +1,4 @@
-"""Merge for case R4, one element at a time: the reference that the kernel is raced against.
+"""Merge for case R4, one element at a time: the reference of the kernel.
 
 For replicas of any stream: several events may have the same start and payload (one identity),
 with the same end or with different ones.  An insert goes to the output when its replica has

@@ -1,4 +1,4 @@
-"""What an output owes for one identity before a stable is passed on: merge R4's reconcile.
+"""Reconcile of merge R4: the corrections of one identity before a stable is emitted.
 
 `have` are the ends of the output's events of an identity, `want` those of the replica that
 decides, both as bags.  What both have is left alone; of the rest

@@ -1,4 +1,4 @@
-"""What operators remember: the structures that all of them share, and how they are saved.
+"""The state of operators: the data structures that they share, and how they are saved.
 
     events        the table of live events, with payloads, names and saved blocks
     groups        the events of one input by payload or identity, on `events`

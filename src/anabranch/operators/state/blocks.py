@@ -1,4 +1,4 @@
-"""States in parts, so that a save writes only what changed since the last one.
+"""Incremental saves: a state in blocks, of which a save writes those that changed.
 
 A part is a name and bytes.  Every state has the part `control`, which every save writes; large
 states keep their rows in blocks of numbers, and each block in parts of its own.  A state counts

@@ -1,4 +1,4 @@
-"""What all states have in common when they become bytes: Arrow streams, and what they are.
+"""Serialisation of states: Arrow streams, each with a description of its content.
 
 A state, or a part of one, is one Arrow stream after the other.  The metadata of the first is
 the header: the kind and version of state, its times, and single numbers.  No pickle, and

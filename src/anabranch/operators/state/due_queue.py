@@ -1,4 +1,4 @@
-"""A queue of due times: what a stable must look at is found without a look at anything else.
+"""A queue of due times: a stable finds the events that are due without a scan.
 
 `pop_before(t)` gives the ids that were pushed with a time before t, each as often as it was
 pushed, in no order that is promised; everything else stays.  The queue knows nothing of what

@@ -1,4 +1,4 @@
-"""What is final on the output, by name only: so that a slow replica's copies are known.
+"""The names (hashes) of final events, which identify the copies of slow replicas.
 
 When an event is frozen on the output its payload is freed.  What stays is its name (the 128-bit
 hash of the payload and its start) and its final end (its start, if the deciding replica removed

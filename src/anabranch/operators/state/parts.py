@@ -1,4 +1,4 @@
-"""A state of events in parts: how it is saved, and opened again.
+"""Save and restore of a state of events, in parts.
 
     control      always: a table of the operator with the header, the list of blocks, an empty
                  payload, and whatever else the operator always writes

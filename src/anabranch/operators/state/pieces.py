@@ -1,4 +1,4 @@
-"""The rows of batches in pieces that stay in the cache while they are searched by name.
+"""Rows of batches in pieces that fit the CPU cache while they are searched by name.
 
 Operators find events by their names in a table of `state.events`: every payload is hashed,
 looked up, and compared by value with what the table holds.

@@ -1,4 +1,4 @@
-"""Payload columns that come and go: what becomes of remembered payloads, and of their hashes.
+"""Added and dropped payload columns: conversion of stored payloads and of their hashes.
 
 A column that is added comes last, and is null in what is remembered.  So the hash of a payload
 goes on where it was: also the names of final events, of which nothing but the hash is known,
