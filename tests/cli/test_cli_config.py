@@ -18,7 +18,7 @@ def test_defaults_come_from_the_machine(tmp_path: Path) -> None:
     assert loaded.master == "local[*]"
     assert loaded.lanes >= 1
     assert loaded.warn_share == 0.01
-    assert (loaded.driver_memory, loaded.max_bytes_per_trigger) == ("700m", 128 << 20)
+    assert (loaded.driver_memory, loaded.max_bytes_per_trigger) == ("512m", 128 << 20)
     assert loaded.log_file is None
     assert loaded.file is None
 

@@ -102,7 +102,12 @@ def _read_path(text: str) -> Path:
 
 KEYS: tuple[Key, ...] = (
     Key("master", _read_text, lambda: "local[*]", "where Spark runs"),
-    Key("driver_memory", _read_memory, lambda: host.COMMAND_HEAP, "heap of Spark's driver"),
+    Key(
+        "driver_memory",
+        _read_memory,
+        lambda: host.COMMAND_HEAP,
+        "heap of Spark's driver; on a cluster by default a third of the memory",
+    ),
     Key(
         "lanes",
         _read_lanes,
@@ -184,7 +189,7 @@ class Settings:
             config=({} if is_default else heap) | dict(config or {}),
             log_path=self.log_file,
             cache=self.cache_dir,
-            usual=heap if is_default else None,
+            usual=heap if is_default and self.master.startswith("local") else None,
         )
 
 

@@ -19,11 +19,11 @@ GIB = 1 << 30
 TRIGGER_BYTES = 128 << 20
 """Bytes of rows that a trigger takes of inboxes, unless another limit is asked for."""
 
-COMMAND_HEAP = "700m"
-"""The heap of Spark's driver for a command: rows of inboxes are read and merged in Python.
+COMMAND_HEAP = "512m"
+"""The heap of Spark's driver for a command on one machine: Python has the rows of inboxes.
 
-Java fills any heap with garbage before it collects: with 4 GiB it had 900 MB after 30 million
-rows, of which it used 230.
+Java fills a large heap with garbage before it collects: one of 4 GiB had 900 MB after 30
+million rows, of which 130 were in use.
 """
 
 # cgroup v2, then v1; "max" or an absurdly large figure means no limit.
