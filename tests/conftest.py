@@ -127,6 +127,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let the end of the process free it: DuckDB reports what it finds then as leaks."""
+    gc.unfreeze()
+
+
 LOCAL = ("reference", "kernel", "lanes")
 
 
