@@ -89,10 +89,13 @@ def measure(millions: int, *, in_one: bool) -> dict[str, Any]:
 
 
 def main(sizes: list[int]) -> None:
-    facts = machine()
-    found = {f"{m} million": measure(m, in_one=m == sizes[0]) for m in sizes}
-    peaks = [one["peak_mb"] for one in found.values()]
-    report("trigger_memory", {"machine": facts, **found, "growth": max(peaks) / min(peaks)})
+    """All sizes; the result is written after each of them, for the last ones take long."""
+    facts, found = machine(), dict[str, Any]()
+    for millions in sizes:
+        found[f"{millions} million"] = measure(millions, in_one=millions == sizes[0])
+        peaks = [one["peak_mb"] for one in found.values()]
+        growth = round(max(peaks) / min(peaks), 3)
+        report("trigger_memory", {"machine": facts, **found, "growth": growth})
 
 
 if __name__ == "__main__":

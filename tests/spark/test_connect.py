@@ -83,3 +83,32 @@ def test_addresses_of_servers_are_distinguished_from_masters() -> None:
     assert connect.is_remote("sc://host:15002")
     assert not connect.is_remote("spark://host:7077")
     assert not connect.is_remote("local[2]")
+
+
+class Stream:
+    """A query whose first starts fail, `failures` of them."""
+
+    def __init__(self, failures: int, text: str) -> None:
+        self.left, self.text, self.tried = failures, text, 0
+
+    def start(self) -> str:
+        self.tried += 1
+        if self.tried <= self.left:
+            raise RuntimeError(self.text)
+        return "a query"
+
+
+SLOW = "Python worker failed to connect back.\n\nJVM stacktrace: ..."
+
+
+@pytest.mark.parametrize(
+    ("failures", "text", "tried"), [(0, SLOW, 1), (2, SLOW, 3), (3, SLOW, 3), (1, "other", 1)]
+)
+def test_a_server_that_is_busy_is_asked_again(failures: int, text: str, tried: int) -> None:
+    stream = Stream(failures, text)
+    if tried > failures:
+        assert connect.start(stream) == "a query"  # type: ignore[arg-type, comparison-overlap]
+    else:
+        with pytest.raises(RuntimeError, match=text[:5]):
+            connect.start(stream)  # type: ignore[arg-type]
+    assert stream.tried == tried

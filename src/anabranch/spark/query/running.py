@@ -42,6 +42,7 @@ from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
+from anabranch.spark.session import connect
 from anabranch.spark.session.connect import is_connect
 from anabranch.spark.warner import Warner
 from anabranch.spark.write.records import SNAPSHOT_EVERY, read_totals, write_snapshot
@@ -321,7 +322,7 @@ class RunningQuery:
             else stream.trigger(processingTime=interval)
         )
         with shuffled_into(spark, self._prepared.run.lanes):
-            return stream.start()
+            return connect.start(stream)
 
     def _look(self, watches: Sequence[InboxWatch]) -> None:
         _advance(watches)

@@ -18,6 +18,8 @@ from anabranch.errors import SetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ PORT: Final = 15002
 _REUSE: Final = "spark.local.connect.reuse"
 _YES: Final = ("1", "true")
 _PACKAGES: Final = ("grpc", "grpc_status", "zstandard")
+_TRIES: Final = 3
+_TOO_SLOW: Final = "Python worker failed to connect back"
 
 
 def is_remote(master: str) -> bool:
@@ -40,6 +44,23 @@ def is_remote(master: str) -> bool:
 def is_connect(spark: Any) -> bool:
     """Whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def start(stream: "DataStreamWriter") -> "StreamingQuery":
+    """Start a query; again, if the Python that a server starts for it was too slow.
+
+    For a function that gets the rows of each trigger a Connect server starts a Python before
+    the query, and waits ten seconds for it, which are too few on a busy machine.  Nothing has
+    run by then.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return stream.start()
+        except Exception as error:
+            if _TOO_SLOW not in str(error):
+                raise
+            log.warning("Spark's server is busy: its Python did not connect; trying again")
+    return stream.start()
 
 
 def require_connect(running: "SparkSession", remote: str) -> None:
