@@ -1,4 +1,4 @@
-"""From a source's idea of time to stables: bounds, heartbeats, and what silence means.
+"""Clocks: stables for sources of plain rows, from bounds, heartbeats and idleness.
 
 Sources that send plain rows promise nothing.  What is known about them (how far out of order,
 how far behind one another, how long under way) makes heartbeats: all rows that arrive later

@@ -1,4 +1,4 @@
-"""How far sources may be apart, out of order and delayed: what heartbeats are inferred from.
+"""Bounds on skew, disorder and delay of sources, from which heartbeats are inferred.
 
 `Bounds` names its sources and has a set of pairs for each two of them; the diagonal bounds the
 disorder of a source.  `Alike` is the same for any number of sources that are all alike, named

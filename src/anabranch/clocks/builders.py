@@ -1,4 +1,4 @@
-"""Bounds of environments that people have: simple ones, and those of the paper.
+"""Builders of common bounds: simple ones, and those of the paper.
 
     disorder          at most so far behind the greatest time of its source: Spark, Flink
     delay             timestamps, and a bound on arrival less time

@@ -309,10 +309,13 @@ class ClockState:
 
     def check(self) -> None:
         """Assert every invariant."""
-        assert len(self.names) == len(self._place) == len(self.heartbeat), f"lines: {self!r}"
+        lengths = (len(self.names), len(self._place), len(self.heartbeat))
+        assert len(set(lengths)) == 1, f"numbers of names, places, heartbeats differ: {lengths}"
         self.promises.check(self.heartbeat)
-        assert all(self.counts.by_unit.values()), f"an empty list of counts: {self!r}"
-        assert (self.changed <= self.mark).all(), f"changed after the last step: {self!r}"
+        assert all(self.counts.by_unit.values()), (
+            f"an empty list of counts: {self.counts.by_unit}"
+        )
+        assert (self.changed <= self.mark).all(), f"changed {self.changed} > mark {self.mark}"
 
     def has_unit(self, name: str) -> bool:
         """Whether there is such a source or group."""

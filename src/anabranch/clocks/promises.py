@@ -1,4 +1,4 @@
-"""Promises that wait, of many sources at once, as columns.
+"""Pending promises of many sources, as columns.
 
 `Promises` wait for a time of the wall clock; `Counts` wait for rows of a source and then
 become promises.  Both keep only what can still raise a heartbeat, so that memory is in
@@ -51,8 +51,11 @@ class Promises:
 
     def check(self, heartbeat: Ints) -> None:
         """Assert that each promise is above the heartbeat and all that is due before it."""
-        assert (self.value > heartbeat[self.unit]).all(), f"a promise is needless: {self!r}"
-        assert _stairs(self.unit, self.due, self.value).all(), f"no staircase: {self!r}"
+        own = heartbeat[self.unit]
+        assert (self.value > own).all(), f"promises {self.value} <= heartbeats {own}"
+        assert _stairs(self.unit, self.due, self.value).all(), (
+            f"values {self.value} do not increase with due times {self.due}"
+        )
 
 
 def _stairs(unit: Ints, due: Ints, value: Ints) -> Mask:

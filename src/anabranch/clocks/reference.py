@@ -1,4 +1,4 @@
-"""Heartbeats row by row: the judge of the columnar clock.
+"""Heartbeats row by row: the reference of the columnar clock.
 
 Figure 2 of the paper, corrected: a staircase of promises per source instead of an array (D3),
 so that time is a real number and memory is in proportion to the promises that are pending; a

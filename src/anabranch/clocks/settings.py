@@ -1,4 +1,4 @@
-r"""Bounds as TOML: what a person writes down about their sources, and reads again.
+r"""Bounds as TOML: reading and writing.
 
     time = "timestamp"            # or "bigint": what the rows' times are
     meaning = "observed"          # or "clock"

@@ -1,4 +1,4 @@
-"""What a clock needs of many rows: one line per source and tick of the wall clock.
+"""Summaries of rows for a clock: one line per source and tick of the wall clock.
 
 A line has how many rows came, their least and greatest time, how many were too far ahead to be
 believed, and, if asked, a histogram of their times.  `fold` puts lines of several tasks

@@ -1,4 +1,4 @@
-"""Duplicates inside one copy: what becomes of them, in words, and a warning with their count.
+"""Duplicates inside one copy: their text in `explain`, and a warning with their count.
 
 Plain rows without a key are events, each of them: a row that comes twice in one copy is two
 events of the output.  That is right for some streams and an accident in most, so it is counted

@@ -1,4 +1,4 @@
-"""What we ask of a user's DataFrame: that it is one, and columns by names of any kind.
+"""Validation of a user's DataFrame, and access to columns with names of any kind.
 
 Spark reads a name as an expression: a dot in it is a field of a struct, a backtick quotes.  Its
 own `withColumn` and `mapInArrow` do so with the names of all columns.  So names go into Spark

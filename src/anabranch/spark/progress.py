@@ -1,4 +1,4 @@
-"""What each trigger did, as records that add up.
+"""Progress records of triggers, which add up to the totals of a run.
 
 A lane writes one `LaneRecord` per trigger: how many rows came from each replica, in which
 bucket each of them is, how far each replica and the output are.  Data elements are counted by

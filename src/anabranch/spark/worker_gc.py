@@ -1,4 +1,4 @@
-"""Between two tasks of a Python worker: less to collect, and no memory that nobody uses.
+"""Memory of a Python worker between two tasks: what is collected, and what is returned.
 
 PySpark runs `gc.collect()` between tasks.  Scanning the hundred thousand objects of the
 imported libraries, which stay for the worker's life, costs more than a small step: they are

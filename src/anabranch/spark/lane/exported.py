@@ -1,4 +1,4 @@
-"""What a lane remembers, in a file: the same values that Spark's state store would have.
+"""The state of a lane in a file, with the values that Spark's state store would have.
 
 A run that changes its number of lanes leaves Spark's store: its lanes are read from there,
 redistributed (`anabranch.spark.lane.redistribute`), and written to a file each.  A lane that

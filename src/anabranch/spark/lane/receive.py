@@ -1,4 +1,4 @@
-"""One trigger's parcels, put into order: which inputs come and go, and their elements.
+"""Orders the parcels of a trigger: changes of membership, and the elements of the inputs.
 
 A step takes one attachment of each input.  A trigger that holds several (a replica left and
 came back) becomes several *rounds*, the same in every lane.  Within a round an input attaches

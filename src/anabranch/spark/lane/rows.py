@@ -1,4 +1,4 @@
-"""What a lane hands to the writer: rows of its channels, and their one Arrow form.
+"""The output rows of a lane: their channels, and their one Arrow form.
 
 A row holds a batch.  Where the lane writes files itself the batch becomes the table of a file
 as it is; only what travels through Spark is packed first, and unpacked there.

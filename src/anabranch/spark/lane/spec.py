@@ -1,4 +1,4 @@
-"""What every lane of a stage must know: frozen data that travels to the workers."""
+"""The configuration of the lanes of a stage: frozen data that is sent to the workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What a lane remembers, in parts, in Spark's state store; and a warm copy in the worker.
+"""The state of a lane: parts in Spark's state store, and a cached copy in the worker.
 
     header        JSON: format, run, stage, lane, lanes, the steps of the pipeline, how many
                   steps were taken, which inputs have left, how far the control log and (one

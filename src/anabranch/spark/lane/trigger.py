@@ -1,4 +1,4 @@
-"""What one lane makes of one trigger's parcels: the steps of its pipeline, without Spark.
+"""Runs the pipeline of one lane on the parcels of one trigger, without Spark.
 
 `make` takes a step per round and returns rows for the writer (parcels of output elements, of
 late rows and violations with their origin) and one progress record.  A lane whose stage is

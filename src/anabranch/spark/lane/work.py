@@ -1,4 +1,4 @@
-"""What a lane makes of one trigger's rows on a worker: its state, its rows and its files.
+"""Runs one lane for one trigger on a worker: its state, its output rows and its files.
 
 The rows that go from one stage to the next hold parcels, and what the writer is to get of the
 stage before: a lane passes those on as they came.

@@ -1,4 +1,4 @@
-"""What both packers report beside elements: how many rows, and which are not elements.
+"""Counts of rows, and rows that are not elements, as both packers report them.
 
 A row that is not an element (an unknown kind, a null start) is *refused*: it travels as text,
 to be kept with its reason.

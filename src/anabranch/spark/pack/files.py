@@ -1,4 +1,4 @@
-"""From entries of a control log to parcels: the files of inboxes, and who comes and goes.
+"""Packs entries of a control log: the files of inboxes, and changes of membership.
 
 The log (`anabranch.spark.query.control_log`) has the order in which files were found and
 replicas came and went.  `pack_files` reads each file where Spark runs it.  A file is read under

@@ -1,4 +1,4 @@
-"""What crosses the shuffle: parcels of elements for one lane each, and their one Arrow form.
+"""The rows of the shuffle: parcels of elements for one lane each, and their one Arrow form.
 
 Data goes to the lane that the operator's route decides, stables go to every lane, so that every
 lane knows the same frontier.  Every lane gets a parcel of every input that has something in the

@@ -1,4 +1,4 @@
-"""Where parcels wait for their lanes, on one machine: only their addresses cross Spark.
+"""Spilled parcels: on one machine they wait in files, and Spark shuffles their addresses.
 
 A parcel that goes through Spark is copied from the packer to Spark, into the shuffle, out of it
 and to the lane.  Where all of them are one machine the packer spills it to a file instead, and

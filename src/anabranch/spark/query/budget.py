@@ -1,4 +1,4 @@
-"""A warning when one trigger takes more of DataFrames than its memory is meant for.
+"""A warning when a trigger reads more bytes of DataFrames than its limit.
 
 What a trigger takes of an inbox is bounded by us (`max_bytes_per_trigger`).  What it takes of a
 DataFrame is decided by the source, and many take all that waits unless an option bounds them.

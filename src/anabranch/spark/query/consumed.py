@@ -1,4 +1,4 @@
-"""Files of an inbox that its run needs no more: which they are, and how they go.
+"""Consumed files of an inbox: which of them a run does not need any more, and their removal.
 
 A file may go when Spark needs none of the entries of the control log that name it, or a piece
 of it.  Spark moves an entry out of the log's folder when it has committed the trigger that

@@ -1,4 +1,4 @@
-"""The control log: in which order files were found, and replicas came and went.
+"""The control log: files in the order of discovery, and changes of membership.
 
     CHECKPOINT/control/000000000007.json          lines of entries: what one trigger takes
     CHECKPOINT/consumed/                          the same files, when Spark needs them no more

@@ -1,4 +1,4 @@
-"""The inputs of a merge: DataFrames and inboxes that are copies of one stream, if they agree.
+"""The inputs of a merge: DataFrames and inboxes, validated as copies of one stream.
 
 Every difference that a schema shows is an error when the merge is built: it names the inputs,
 the column, and what to do.  Names of replicas are unique over all inputs.

@@ -1,4 +1,4 @@
-"""The end of a query: waited for, stopped, or failed, in our words.
+"""The end of a query: wait, stop, and errors of Spark as errors of ours.
 
 Spark wraps an error of a Python worker in its own, with the worker's traceback as text.  If it
 was one of ours, `explain` finds its name and message there; anything else is a `RunError` that

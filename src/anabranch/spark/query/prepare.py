@@ -1,4 +1,4 @@
-"""What is checked before a query starts, and how it starts; one way for all inputs.
+"""Validation and start of a query, in one way for all inputs.
 
 `prepare` looks at everything that can be known before Spark starts: whether the folders belong
 to one run, and whether lanes, case, policy and columns are those of the run.  It raises before

@@ -1,4 +1,4 @@
-"""What changes outside while a query runs: new files and replicas in its inboxes.
+"""Watches inboxes while a query runs: new files and new replicas.
 
 `InboxWatch.advance` looks at the folders of one inbox and writes what is new into the control
 log: files, the guarantee and attachment of `_replica.json`, and whether there is `_detached`.

@@ -1,4 +1,4 @@
-"""What happens at the end of a trigger: every sink gets its rows, the records come last.
+"""The end of a trigger: every sink gets its rows, then the records are written.
 
 Spark calls `TriggerWriter.write` with the lanes' rows, again with the same id after a crash.
 All sinks write before the first of them commits; the records of the trigger, which mark that it

@@ -1,4 +1,4 @@
-"""A Spark Connect session that is set up right for streams of elements.
+"""A Spark Connect session with the settings that streams of elements need.
 
 `sc://host:port` is a server that runs already: what streams need is set for this session alone,
 where the server lets us.  `local[2]` and the like start a server in a process of this machine,

@@ -1,4 +1,4 @@
-"""What this machine gives to a local Spark, and the folder that Anabranch keeps for itself.
+"""Memory and cores of this machine for a local Spark, and the cache folder of Anabranch.
 
 Figures are those of the container where there is one, not of the host around it.
 """

@@ -1,4 +1,4 @@
-"""How Spark and its Python workers talk on one machine: by sockets in a private folder.
+"""Sockets between Spark and its Python workers on one machine, in a private folder.
 
 Over TCP a worker's first answer waits for the other side's delayed acknowledgement, in every
 task.  Sockets that are files have no such wait.  Whoever may write to such a file can have a

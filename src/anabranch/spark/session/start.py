@@ -1,7 +1,7 @@
-"""A Spark session that is set up right for streams of elements, started with one call.
+"""A Spark session with the settings that streams of elements need, started with one call.
 
-`session()` gives a local Spark that keeps its state in RocksDB, thinks in UTC, talks only to
-this machine, runs its Python workers with this very interpreter, and writes its log to a
+`session()` gives a local Spark that keeps its state in RocksDB, uses UTC, listens on loopback
+only, runs its Python workers with this interpreter, and writes its log to a
 file (`log_file()`) instead of the terminal. A session that runs already is used as it is, if
 its settings fit; `check_session` names the settings that do not, with the values to set.
 """

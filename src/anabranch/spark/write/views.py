@@ -1,4 +1,4 @@
-"""What readers see of a merge: elements, changes, final events, and what was kept apart.
+"""The views of a merge: elements, changes, final events, and rows that were not merged.
 
 Each view is a function of the rows that the lanes make (`LANE_ROWS`).
 
