@@ -1,1 +1,1 @@
-"""Where the output of a query goes: one contract, and the sinks that need no Spark."""
+"""Sinks of a query: one contract, and the sinks that need no Spark."""

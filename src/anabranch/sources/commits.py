@@ -1,4 +1,4 @@
-"""Which files of a folder count as data.
+"""Selects the files of a folder that are data.
 
 Of an output folder: what is published, and what waits beside it (`anabranch.sinks.published`).
 A folder that Spark's own file sink wrote has a log (`_spark_metadata`), which only Spark reads:

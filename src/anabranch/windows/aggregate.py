@@ -1,4 +1,4 @@
-"""What is computed from a content: count, sum, avg, min, max, collect.
+"""Aggregates of a window's content: count, sum, avg, min, max, collect.
 
 A result depends on the tuples of the content alone, not on their order: sums of floats are
 exact before they are rounded once, `collect` is sorted.  Of nothing, the count is 0, the

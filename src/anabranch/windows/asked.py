@@ -1,4 +1,4 @@
-"""What `infer` asked: each probe, its answer, and the settings that it ruled out.
+"""The record of `infer`: each probe, its answer, and the settings that it ruled out.
 
 A setting that has no answer to a probe which the engine accepted is out, and the reason is
 kept as an `Unanswered`.  Runs of one probe that gave different answers are a `Disagreement`.

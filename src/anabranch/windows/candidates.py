@@ -1,4 +1,4 @@
-"""Which engines `infer` considers: every setting of a `Space`, first coarse, then fine.
+"""The engines that `infer` considers: every setting of a `Space`, first coarse, then fine.
 
 An engine is a point in SECRET's dimensions, and there are too many points to try each on each
 probe.  Most settings that deal with late tuples cannot be seen as long as none is late, so

@@ -1,4 +1,4 @@
-"""What an application may need of a window engine, each need a check on what is shown.
+"""Needs of an application, each as a check of the results of a window engine.
 
 A check gets a stream, the engine's results on it, and a way to ask for the results on a
 beginning of it; it returns what is wrong, or None.  No check looks at an engine's settings, so

@@ -1,1 +1,1 @@
-"""What a lane does in a trigger: parcels in, the steps of its pipeline, state, rows out."""
+"""Lanes: parcels in, the steps of a pipeline, state, rows out, once per trigger."""

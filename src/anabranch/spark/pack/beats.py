@@ -1,4 +1,4 @@
-"""What lanes get to infer stables: the rows of each source, summarised, in every lane.
+"""Summaries of the rows of each source, from which every lane infers stables.
 
 A packer summarises its partition by replica and source (`clocks.summary`) and sends the lines
 to every lane, in a parcel of their own (`BEAT`): all lanes fold the same lines, and so compute

@@ -1,4 +1,4 @@
-"""What orders the rows of a replica: columns of the user, or the positions of a source.
+"""The order of the rows of a replica: columns of the user, or the positions of a source.
 
 The columns that order rows are copied: a position in a source is no payload, for it differs
 between copies, and a column that is both is needed under its own name too.

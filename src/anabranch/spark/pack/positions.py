@@ -1,4 +1,4 @@
-"""How far each copy was read in Kafka: the last offset of each partition of its topics.
+"""Read positions in Kafka: the last offset of each partition, by copy.
 
 Packers report the first and the last offset of what they read, and one lane saves what they add
 up to with its state: so the positions are exact for what the lanes remember.

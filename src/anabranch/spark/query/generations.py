@@ -1,4 +1,4 @@
-"""What belongs to a generation of a run in its checkpoint, and what an upgrade left of others.
+"""The generations of a run in its checkpoint, and what an upgrade left of former ones.
 
     CHECKPOINT/offsets, commits, ...     Spark's own files and the control log: the first one
     CHECKPOINT/generation-2/             the same of a later one, and the lanes it began with

@@ -1,4 +1,4 @@
-"""Where readers of Kafka go on after an upgrade: `ab.starting_offsets`.
+"""`ab.starting_offsets`: where readers of Kafka continue after an upgrade.
 
     CHECKPOINT/kafka.json    of the generation in force (`anabranch.spark.query.generations`)
 

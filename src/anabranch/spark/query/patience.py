@@ -1,4 +1,4 @@
-"""How long a copy may hold the output back, by the clock, where copies may have gaps.
+"""`wait_wall`: how long a copy with gaps may hold the output back, in wall-clock time.
 
 The output waits for the slowest copy.  One that has held it back for `limit` seconds is passed
 over: the driver writes that into the control log, so all lanes do it in the same trigger, also

@@ -1,4 +1,4 @@
-"""How the Python workers of a session start: forked from a daemon that has loaded our code.
+"""Start of the Python workers of a session: forked from a daemon that has loaded our code.
 
 `settings` are for a session that we start; `anabranch doctor` prints them for others.  They
 bring one daemon (`anabranch.spark.worker_daemon`) instead of two empty ones.  `start_workers`
