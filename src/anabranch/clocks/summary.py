@@ -390,12 +390,18 @@ def _histograms(
     # Two neighbours fall apart at a shift exactly if their highest different bit is above it.
     apart = bit_lengths(time[1:] ^ time[:-1])[same]
     where = line[1:][same]
-    order = np.lexsort((-apart, where))
-    apart, where = apart[order], where[order]
-    begin = np.searchsorted(where, np.arange(lines))
-    end = np.searchsorted(where, np.arange(lines), side="right")
-    crowded = end - begin >= BUCKETS
-    shift[crowded] = np.maximum(shift[crowded], apart[begin[crowded] + BUCKETS - 1])
+    # The finest shift at which fewer than BUCKETS neighbours fall apart.
+    if lines * 65 <= 4 * len(time) + 1024:
+        table = np.bincount(where * 65 + apart, minlength=lines * 65).reshape(lines, 65)
+        above = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
+        shift = np.maximum(shift, (above[:, 1:] >= BUCKETS).sum(axis=1))
+    else:
+        order = np.lexsort((-apart, where))
+        apart, where = apart[order], where[order]
+        begin = np.searchsorted(where, np.arange(lines))
+        end = np.searchsorted(where, np.arange(lines), side="right")
+        crowded = end - begin >= BUCKETS
+        shift[crowded] = np.maximum(shift[crowded], apart[begin[crowded] + BUCKETS - 1])
     bucket = time >> np.minimum(shift[line], 63)
     first, _ = _runs(line, bucket)
     counts = np.add.reduceat(number, first) if len(first) else number
