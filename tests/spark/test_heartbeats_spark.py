@@ -3,6 +3,7 @@
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
@@ -82,6 +83,51 @@ def test_plain_rows_become_final(spark: Any, tmp_path: Path) -> None:
         "east, west: disorder 40 seconds, idle after 1 hour",
     ]
     assert [trigger for trigger, _ in found.clocks] == [0, 2]
+
+
+def wait_until(query: Any, happened: Any, seconds: float = 60) -> None:
+    end = monotonic() + seconds
+    while not happened(query.totals):
+        assert query.isActive
+        assert monotonic() < end, query.totals.to_dict() | {"clock": query.totals.clock}
+        sleep(0.2)
+
+
+def test_an_idle_source_does_not_stall_a_query_and_then_nothing_happens(
+    spark: Any, tmp_path: Path
+) -> None:
+    """No row comes after the first trigger: time passes by entries of the control log."""
+    at = int(FIRST.timestamp()) * 1_000_000
+    put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
+    put(tmp_path / "west", 0, [(0, "a")])
+    merged = ab.merge(
+        *copies(
+            spark, tmp_path, disorder="10 seconds", idle_after="3 seconds", source="sensor"
+        ),
+        lanes=2,
+    )
+    query = merged.start(tmp_path / "ck", final=tmp_path / "final")
+    try:
+        wait_until(query, lambda totals: totals.frontier == at + 30_000_001)
+        clock = query.totals.clock
+        assert clock.states == {"active": 0, "idle": 3, "paused": 0, "blocked": 0}
+        assert {one["name"] for one in clock.sources} == {"a", "b"}
+        assert clock.due is None
+        triggers = query.totals.triggers
+        sleep(3)
+        assert query.totals.triggers == triggers  # nothing is due: no trigger, no file
+        put(tmp_path / "east", 1, [(60, "c"), (70, "d")])
+        query.pause("west")
+        wait_until(query, lambda totals: totals.rows == 5)
+        wait_until(query, lambda totals: totals.clock.states["paused"] == 1)
+        assert query.totals.frontier >= at + 50_000_001
+        with pytest.raises(UsageError, match="no clock infers the stables of 'north'"):
+            query.pause("north")
+    finally:
+        query.stop()
+    assert query.totals.adds_up
+    found = spark.read.parquet(str(tmp_path / "final"))
+    assert {row.id for row in found.collect()} >= {"a", "b"}
 
 
 def test_a_batch_is_unaffected(spark: Any) -> None:

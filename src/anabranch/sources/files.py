@@ -44,6 +44,7 @@ from anabranch.sources.typenames import read_schema_file
 from anabranch.sources.unify import common_type, lacking, missing, unify
 
 DETACHED: Final = "_detached"
+PAUSED: Final = "_paused"
 OTHER_CHANNELS: Final = (LATE, VIOLATIONS, PROGRESS)
 
 

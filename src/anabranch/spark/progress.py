@@ -23,6 +23,7 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_time
 from anabranch.errors import StateError
+from anabranch.spark.clock_record import ClockRecord
 
 VERSION: Final = 1
 """The version of lane records, trigger records and totals."""
@@ -120,6 +121,7 @@ class LaneRecord:
     warm: bool = False
     cold: bool = False
     first_trigger: int = 0
+    clock: ClockRecord | None = None
     version: int = VERSION
 
     def fact(self, name: str) -> Any:
@@ -139,6 +141,7 @@ class LaneRecord:
         replicas = {name: ReplicaCounts(**one) for name, one in fields.pop("replicas").items()}
         operators = {n: OperatorRecord(**one) for n, one in fields.pop("operators").items()}
         violators = tuple(fields.pop("violators"))
+        fields["clock"] = ClockRecord.read(fields["clock"])
         return cls(replicas=replicas, operators=operators, violators=violators, **fields)
 
 
@@ -205,6 +208,7 @@ class TriggerRecord:
     stretches: list[list[Any]]
     violators: list[str]
     frame_bytes: int = 0
+    clock: ClockRecord | None = None
     version: int = VERSION
 
     @classmethod
@@ -238,6 +242,7 @@ class TriggerRecord:
             stretches=(first.fact("stretches") if first else None) or [],
             violators=sorted({name for record in records for name in record.violators}),
             frame_bytes=sum(record.frame_bytes for record in records),
+            clock=next((one.clock for one in records if one.clock), None),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -322,6 +327,7 @@ class Totals:
     output: dict[str, int] = field(default_factory=dict)
     log: int = -1
     last: TriggerRecord | None = None
+    clock: ClockRecord | None = None
 
     @property
     def rows(self) -> int:
@@ -393,6 +399,7 @@ class Totals:
         self.last = TriggerRecord.of(records, trigger)
         self.output = added([self.output, self.last.output])
         self.log = max(self.log, *(one.log for one in records))
+        self.clock = self.last.clock or self.clock
         for name, one in self.last.replicas.items():
             self._add_replica(name, one, at)
 
@@ -425,7 +432,10 @@ class Totals:
         last = fields.pop("last")
         if last is not None:
             inside = {name: ReplicaRecord(**one) for name, one in last["replicas"].items()}
-            last = TriggerRecord(**{**last, "replicas": inside})
+            last = TriggerRecord(
+                **{**last, "replicas": inside, "clock": ClockRecord.read(last["clock"])}
+            )
+        fields["clock"] = ClockRecord.read(fields["clock"])
         replicas = {n: ReplicaTotals(**one) for n, one in fields.pop("replicas").items()}
         return cls(replicas=replicas, last=last, **fields)
 

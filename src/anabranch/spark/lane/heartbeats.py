@@ -17,25 +17,29 @@ has been polled: that is what a clock shows.
 Papers: Heartbeats 3, 3.4; the lanes are ours.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, show_time
-from anabranch.clocks.clock import Beat, Clock, ClockState
+from anabranch.clocks.clock import Beat, Clock, ClockState, Report
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
 from anabranch.clocks.summary import Summaries, fold
 from anabranch.operators.contract import InputStatus
+from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.pack.beats import TIMELESS, from_table
-from anabranch.spark.pack.parcels import Parcel
+from anabranch.spark.pack.parcels import CLOCK, Parcel
 
 EVERY: Final = "*"
 """The name of a clock of all replicas that a column names."""
+_WORST: Final = 10
+"""The number of sources that a record shows."""
 _SILENT: Final = [int(one) for one in State if not one.counts]
 
 
@@ -76,13 +80,15 @@ class Clocks:
     """What a lane keeps of its clocks: their states by name, or what was saved of them.
 
     `times` are those of the last triggers, the latest first; `idle` are the replicas that the
-    output goes on without since all their sources are silent.
+    output goes on without since all their sources are silent.  `silenced` is what was declared
+    of replicas, as `Silence` writes it.
     """
 
     states: dict[str, ClockState] = field(default_factory=dict)
     saved: dict[str, dict[str, bytes]] = field(default_factory=dict)
     times: tuple[int, ...] = ()
     idle: tuple[str, ...] = ()
+    silenced: dict[str, str] = field(default_factory=dict)
 
     def open(self, name: str, clock: Clock) -> ClockState:
         """The state of a clock; one with other bounds goes on with the heartbeats it had."""
@@ -102,7 +108,32 @@ class Clocks:
 
     def copy(self) -> "Clocks":
         """The same for another lane, from what would be saved."""
-        return Clocks({}, self.parts(), self.times, self.idle)
+        return Clocks({}, self.parts(), self.times, self.idle, dict(self.silenced))
+
+
+@dataclass(frozen=True)
+class Silence:
+    """What was declared of a replica: sources that are paused, or rows that were not read.
+
+    `paused` and `blocked` are sources; ALL of them, where a replica is meant.
+    """
+
+    paused: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """The text of an entry of the control log."""
+        given = {name: list(value) for name, value in asdict(self).items() if value}
+        return json.dumps(given, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Silence":
+        """What such a text declares."""
+        return cls(**{name: tuple(value) for name, value in json.loads(text).items()})
+
+
+ALL: Final = "*"
+"""All sources of a replica."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +153,9 @@ def advance(
     inputs: Sequence[InputStatus],
 ) -> Pace:
     """Step all clocks with the lines of a trigger; nothing happens without any."""
+    for one in sorted(parcels, key=lambda parcel: parcel.log):
+        if one.entry == CLOCK and one.settings is not None:
+            clocks.silenced[one.input] = one.settings
     if not parcels:
         return Pace()
     time = max(one.at or TIMELESS for one in parcels)
@@ -152,13 +186,32 @@ def _step(
     state = clocks.open(name, spec.clock)
     lines = fold([from_table(one.lines) for one in parcels if one.lines is not None])
     before = clocks.times
+    paused, blocked = (_declared(clocks, spec, name, what) for what in ("paused", "blocked"))
     if not spec.is_timed:
-        return state.step(lines, max(TIMELESS, state.now), present=present)
-    if not spec.has_arrival and len(lines):
+        polled, now = None, max(TIMELESS, state.now)
+    else:
+        polled, now = time, max(before[0] if before else TIMELESS, state.now)
+    if spec.is_timed and not spec.has_arrival and len(lines):
         # They arrived after the poll of the trigger before, which followed the one before it.
         lines = _since(lines, before[1] if len(before) > 1 else TIMELESS)
-    now = max(before[0] if before else TIMELESS, state.now)
-    return state.step(lines, now, present=present, polled=time)
+    return state.step(
+        lines, now, paused=paused, blocked=blocked, present=present, polled=polled
+    )
+
+
+def _declared(clocks: Clocks, spec: LaneClock, name: str, what: str) -> list[str]:
+    """The sources of a clock that were declared paused, or blocked."""
+    found: dict[str, None] = {}
+    for replica, text in sorted(clocks.silenced.items()):
+        if not spec.serves(replica) or spec.key(replica) != name:
+            continue
+        sources = getattr(Silence.from_json(text), what)
+        if not spec.by_source:
+            found |= dict.fromkeys([replica] if sources else [])
+        else:
+            every = clocks.states[name].names if ALL in sources else ()
+            found |= dict.fromkeys([*every, *(one for one in sources if one != ALL)])
+    return list(found)
 
 
 def _since(lines: Summaries, after: int) -> Summaries:
@@ -206,6 +259,53 @@ def _places(beat: Beat, replica: str, *, by_source: bool) -> Ints:
     if by_source:
         return np.arange(len(beat.names))
     return np.array([beat.names.index(replica)] if replica in beat.names else [], np.int64)
+
+
+def record_of(clocks: Clocks, specs: Sequence[LaneClock], pace: Pace) -> ClockRecord:
+    """What the progress shows of the clocks after a step."""
+    counts = dict.fromkeys((state.word for state in State), 0)
+    held, found, dues, every = {}, [], [], []
+    for name, beat in pace.beats.items():
+        for word, count in beat.counts.items():
+            counts[word] += count
+        if beat.holder is not None:
+            held[name] = str(beat.holder)
+        found += [{"clock": name, **_shown(one)} for one in beat.worst(_WORST)]
+    for spec in specs:
+        for name in pace.beats:
+            state = clocks.states[name]
+            if state.clock == spec.clock:
+                dues += _dues(state, pace.beats[name])
+                every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
+    found.sort(key=lambda one: (one["heartbeat"] is not None, one["heartbeat"] or 0))
+    return ClockRecord(
+        time=clocks.times[0],
+        states=counts,
+        held_by=held,
+        due=min(dues, default=None),
+        every=min(every, default=None),
+        ahead=sum(int(beat.ahead.sum()) for beat in pace.beats.values()),
+        sources=found[:_WORST],
+    )
+
+
+def _shown(one: Report) -> dict[str, Any]:
+    return asdict(one) | {"state": one.state.word}
+
+
+def _dues(state: ClockState, beat: Beat) -> list[int]:
+    """The times at which a clock shows something new although no row comes."""
+    rules, found = state.clock.rules, [int(one) for one in state.promises.due]
+    idle_after = state.clock.idle_after
+    active = beat.states == State.ACTIVE
+    if idle_after is not None and active.any():
+        found.append(int(state.silent_since[active].min()) + idle_after)
+    seen = state.last != NEVER_UNITS
+    if rules.timeout is not None and seen and (state.heartbeat < state.greatest.max()).any():
+        found.append(state.last + rules.timeout)
+    if state.learner is not None and state.last > beat.now:
+        found.append(state.last + max(state.learner.spec.waits))
+    return found
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
         saved={name: _under(f"{_CLOCK}{name}/", found) for name in header["clocks"]},
         times=tuple(header["times"]),
         idle=tuple(header["idle"]),
+        silenced=header["silenced"],
     )
     positions = Positions.from_list(header["positions"])
     return Lane(states, **fields, kept=kept, positions=positions, clocks=clocks)
@@ -169,6 +170,7 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "clocks": sorted([*lane.clocks.states, *lane.clocks.saved]),
         "times": lane.clocks.times,
         "idle": lane.clocks.idle,
+        "silenced": lane.clocks.silenced,
         "marks": lane.marks,
         "nonce": nonce,
     }

@@ -35,9 +35,10 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.pipeline import run
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
+from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
-from anabranch.spark.lane.heartbeats import Behind, advance, explain_late
+from anabranch.spark.lane.heartbeats import Behind, advance, explain_late, record_of
 from anabranch.spark.lane.receive import Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -45,6 +46,7 @@ from anabranch.spark.lane.state import Lane
 from anabranch.spark.pack.parcels import (
     BEAT,
     CHANGE,
+    CLOCK,
     COUNTING_LANE,
     Parcel,
     Refused,
@@ -53,7 +55,12 @@ from anabranch.spark.pack.parcels import (
     pieces,
 )
 from anabranch.spark.pack.positions import Span
-from anabranch.spark.progress import LaneRecord, OperatorRecord, shown, shown_facts
+from anabranch.spark.progress import (
+    LaneRecord,
+    OperatorRecord,
+    shown,
+    shown_facts,
+)
 
 LEFT = "its replica was detached; it returns with a greater attachment number"
 
@@ -69,6 +76,7 @@ class _Trigger:
     rows: list[LaneRow] = field(default_factory=list)
     output: list[Batch] = field(default_factory=list)
     log: int = -1
+    clock: ClockRecord | None = None
 
     @property
     def first(self) -> State:
@@ -139,10 +147,10 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     for one in sorted((p for p in parcels if p.entry == CHANGE), key=lambda p: p.log):
         _control(now, NewSettings(one.settings or ""))
         lane.steps += 1
-    others = [one for one in parcels if one.entry not in (CHANGE, BEAT)]
+    others = [one for one in parcels if one.entry not in (CHANGE, BEAT, CLOCK)]
     for each in rounds(others, order, known):
         _round(now, each)
-    _beat(now, [one for one in parcels if one.entry == BEAT])
+    _beat(now, [one for one in parcels if one.entry in (BEAT, CLOCK)])
     refused: list[Refused] = []
     for parcel in parcels:
         if parcel.facts is not None:
@@ -158,6 +166,8 @@ def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     """Let the clocks infer stables, behind all rows of the trigger."""
     lane, spec = now.lane, now.spec
     pace = advance(lane.clocks, spec.clocks, parcels, now.first.inputs)
+    if pace.beats and now.number == COUNTING_LANE:
+        now.clock = record_of(lane.clocks, spec.clocks, pace)
     for name in pace.awaited:
         _control(now, Await(name))
         lane.steps += 1
@@ -384,4 +394,5 @@ def _record(now: _Trigger) -> LaneRecord:
         violators=now.account.violators,
         frame_bytes=now.account.frame_bytes,
         first_trigger=now.spec.first_trigger,
+        clock=now.clock,
     )

@@ -24,6 +24,7 @@ from anabranch.sources.pieces import FilePiece
 from anabranch.sources.plain import PlainRows
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
+    CLOCK,
     COMPLETE,
     DATA,
     PARCEL_ROWS,
@@ -39,7 +40,7 @@ from anabranch.spark.pack.spill import Depot, spilling
 from anabranch.spark.worker_gc import settle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ def _packed(spec: FilesSpec, entries: Sequence[Mapping[str, Any]]) -> Iterator[l
         yield from parcels
 
 
-def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
-    """Entries of a log that names no files, as they cross Spark.
+def pack_control(entries: "DataFrame", lanes: int, *, is_timed: bool = False) -> "DataFrame":
+    """Entries of a log that names no files, as they cross Spark; with the trigger's time.
 
     By Spark's own expressions: a trigger without entries has nothing of them in its plan.
     """
@@ -103,7 +104,7 @@ def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
     each = [F.struct(F.lit(keys[n]).alias("key"), F.lit(n).alias("lane")) for n in range(lanes)]
     each_lane = entries.select(F.explode(F.array(*each)).alias("to"), "*")
     same = ["attachment", "log", "file", "entry", "guarantee", "settings"]
-    head = F.struct(F.col("to.lane"), F.col("replica").alias("input"), *same)
+    head = F.struct(F.col("to.lane"), F.col("replica").alias("input"), *same, *_at(is_timed))
     nothing = F.lit(None).cast("binary")
     return each_lane.select(
         F.col("to.key").alias("key"),
@@ -113,13 +114,27 @@ def pack_control(entries: "DataFrame", lanes: int) -> "DataFrame":
     )
 
 
+def _at(is_timed: bool) -> "list[Column]":  # noqa: FBT001
+    """The time that Spark records with the offsets of a trigger, if a clock needs it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return [F.unix_micros(F.current_timestamp()).alias("at")] if is_timed else []
+
+
+def timed(entries: "DataFrame", *, is_timed: bool) -> "DataFrame":
+    """Entries of a log with the time of their trigger."""
+    return entries.select("*", *_at(is_timed)) if is_timed else entries
+
+
 def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (entry for batch in batches for entry in batch.to_pylist())
 
 
 def _base(entry: Mapping[str, Any]) -> Parcel:
     names = ("attachment", "log", "file", "entry", "guarantee", "settings")
-    return Parcel(lane=0, input=entry["replica"], **{name: entry[name] for name in names})
+    at = entry.get("at") if entry["entry"] == CLOCK else None
+    fields = {name: entry[name] for name in names}
+    return Parcel(lane=0, input=entry["replica"], at=at, **fields)
 
 
 def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel]]:

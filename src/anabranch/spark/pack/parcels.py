@@ -57,6 +57,8 @@ NOTE: Final = "note"
 CHANGE: Final = "change"
 BEAT: Final = "beat"
 """Lines of a clock, which no step of an operator takes."""
+CLOCK: Final = "clock"
+"""Clocks are to be read, also without rows; or a replica is paused or blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,10 @@ class Parcel:
 
     `log`, `file` and `part` are the order of parcels within an input and attachment.
     `guarantee` None: the input is complete.  `settings` are those of a change, which names no
-    input.  `frontier` is that of the lane which sent the parcel, where a stage before this one
-    did.  `least`: elements of the latest attachment come under this number, if not under a
-    greater one.  `at` is the time of the trigger and `lines` are what clocks need of the rows
-    of a partition, as Arrow serialises it.
+    input, or what a clock is to know of its replica.  `frontier` is that of the lane which sent
+    the parcel, where a stage before this one did.  `least`: elements of the latest attachment
+    come under this number, if not under a greater one.  `at` is the time of the trigger and
+    `lines` are what clocks need of the rows of a partition.
     """
 
     lane: int

@@ -16,6 +16,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     pass     a merge of copies with gaps does not wait for a replica until it has caught up
     note     nothing: a trigger that takes it reaches all lanes
     change   other settings from this trigger on: the policy of a merge; of no replica
+    clock    let clocks be read, also without rows; or a replica is paused or blocked
 
 Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
 that was found in one look (`together`), unless that is more than a trigger may take: then it is
@@ -37,7 +38,16 @@ from typing import Final
 
 from anabranch.sinks.json_file import read_json, write_json
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.pack.parcels import ATTACH, CHANGE, COMPLETE, DATA, DETACH, NOTE, PASS
+from anabranch.spark.pack.parcels import (
+    ATTACH,
+    CHANGE,
+    CLOCK,
+    COMPLETE,
+    DATA,
+    DETACH,
+    NOTE,
+    PASS,
+)
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
@@ -102,7 +112,8 @@ class ControlLog:
     """The entries so far, and who is a member by them; writes new ones.
 
     `implied`: replicas also attach by themselves, with their elements, as attachment 1.
-    `settings` are the changes so far, each with its trigger.
+    `settings` are the changes so far, each with its trigger; `silenced` is what clocks are to
+    know of replicas and their sources, such as that they are paused.
     Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
     """
 
@@ -114,6 +125,7 @@ class ControlLog:
         self.members: dict[str, Member] = {}
         self.files: dict[tuple[int, str], tuple[int, int]] = {}
         self.settings: list[tuple[int, str]] = []
+        self.silenced: dict[str, str] = {}
         self.entries: list[Entry] = []
         self._collected: list[Entry] | None = None
         self._written_ms = 0
@@ -186,6 +198,19 @@ class ControlLog:
             length, modified = facts
             self._write([Entry(self._next, *whose, file, modified, length, **asdict(piece))])
 
+    def tick(self) -> None:
+        """Let clocks be read in a trigger, also if no row comes."""
+        with self._lock:
+            self._write([Entry(self._next, CLOCK, "", 0)])
+
+    def silence(self, replica: str, settings: str) -> bool:
+        """State what clocks are to know of a replica; False if they know it."""
+        with self._lock:
+            if self.silenced.get(replica, "{}") == settings:
+                return False
+            self._write([Entry(self._next, CLOCK, replica, 0, settings=settings)])
+            return True
+
     def note(self) -> None:
         """Let the next trigger reach all lanes, also if no row comes."""
         with self._lock:
@@ -235,7 +260,7 @@ class ControlLog:
         files = [(*key, *facts) for key, facts in self.files.items()]
         members = {name: asdict(member) for name, member in self.members.items()}
         state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
-        write_json(file, {**state, "settings": self.settings})
+        write_json(file, {**state, "settings": self.settings, "silenced": self.silenced})
 
     def refresh(self) -> None:
         """Take in what others wrote: a query that ended here may run elsewhere now."""
@@ -257,11 +282,14 @@ class ControlLog:
         self._next = state["next"]
         self.members = {name: Member(**one) for name, one in state["members"].items()}
         self.settings = [(trigger, settings) for trigger, settings in state["settings"]]
+        self.silenced = state["silenced"]
         self.files = {(inbox, name): (size, at) for inbox, name, size, at in state["files"]}
 
     def _note(self, entry: Entry) -> None:
         self._next = max(self._next, entry.log + 1)
-        if entry.entry == NOTE:
+        if entry.entry == CLOCK and entry.settings is not None:
+            self.silenced[entry.replica] = entry.settings
+        if entry.entry in (NOTE, CLOCK):
             return
         if entry.settings is not None and entry.trigger is not None:
             self.settings.append((entry.trigger, entry.settings))

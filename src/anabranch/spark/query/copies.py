@@ -25,7 +25,7 @@ from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
-from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files
+from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files, timed
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
@@ -239,7 +239,9 @@ class Copies:
         if self.stream is not None:
             how: dict[str, Any] = {"strict": strict, "depot": depot, "resumed": resumed}
             made.append(packed(self.stream, lanes, routing, **how))
+        is_timed = self.stream is not None and self.stream.needs_time
         if entries is not None and self.inboxes:
+            entries = timed(entries, is_timed=is_timed)
             files = tuple(self._files(one) for one in self.inboxes)
             # What a trigger takes is one file of the log, and so one task: on one machine its
             # threads share the work, on a cluster tasks do.
@@ -249,7 +251,7 @@ class Copies:
             columns = spark_schema(PARCELS)
             made.append(each.mapInArrow(partial(pack_files, spec), columns))
         elif entries is not None:
-            made.append(pack_control(entries, lanes))
+            made.append(pack_control(entries, lanes, is_timed=is_timed))
         return reduce(lambda all_, one: all_.union(one), made)
 
     def _files(self, one: Inbox) -> Files:

@@ -60,7 +60,15 @@ def has_backlog(query: "StreamingQuery | None") -> bool:
     try:
         if query is None or query.status["isTriggerActive"]:
             return query is not None
-        progress = query.lastProgress
+        return has_left(query)
+    except Exception:  # Spark is gone: nothing is read any more
+        return False
+
+
+def has_left(query: "StreamingQuery | None") -> bool:
+    """Whether the last trigger left rows that a source reports to have."""
+    try:
+        progress = None if query is None else query.lastProgress
         sources = progress.sources if progress is not None else []
         return any(one.latestOffset not in (None, one.endOffset) for one in sources)
     except Exception:  # Spark is gone: nothing is read any more

@@ -40,6 +40,8 @@ from anabranch.spark.query.run_record import last_begun, last_commit
 from anabranch.spark.query.settings import Changed, change, last_change
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
+from anabranch.spark.query.ticks import INTERVAL as TICK
+from anabranch.spark.query.ticks import Ticker, pause
 from anabranch.spark.query.watch import InboxWatch, Poller
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session import connect
@@ -128,6 +130,24 @@ class RunningQuery:
         For a merge of copies with gaps, which otherwise waits for all of them.
         """
         self._writable().pass_over(replica)
+
+    def pause(self, replica: str, *, source: str | None = None) -> None:
+        """Declare that a replica, or one of its sources, sends nothing until `resume`.
+
+        Its clock goes on without it; rows that it sends nevertheless are taken.
+        """
+        self._declare_paused(replica, source, paused=True)
+
+    def resume(self, replica: str, *, source: str | None = None) -> None:
+        """Declare that a replica, or one of its sources, is not paused any more."""
+        self._declare_paused(replica, source, paused=False)
+
+    def _declare_paused(self, replica: str, source: str | None, *, paused: bool) -> None:
+        control, clocks = self._writable(), self._prepared.merged.copies.clocks
+        if not any(one.serves(replica) for one in clocks):
+            message = f"ab.merge: no clock infers the stables of '{replica}': nothing to pause"
+            raise UsageError(message)
+        pause(control, replica, source, paused=paused)
 
     def change(
         self,
@@ -306,6 +326,10 @@ class RunningQuery:
             self._poll(lambda: self._look(watches), pause)
         if not once and self._control is not None:
             self._poll(self._wait_no_longer, INTERVAL)
+            clocks = self._prepared.merged.copies.clocks
+            if clocks:
+                ticker = Ticker(self._control, clocks, self._left_behind)
+                self._poll(lambda: ticker.look(wall_clock(), self.totals), TICK)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
 
@@ -344,6 +368,10 @@ class RunningQuery:
                 name,
                 patience.limit,
             )
+
+    def _left_behind(self) -> set[str]:
+        """The replicas of DataFrames of which the last trigger left rows behind."""
+        return set(self.totals.replicas) if ending.has_left(self.query) else set()
 
     def _unread(self) -> set[str]:
         """The replicas of which rows wait to be read, or are read now, as far as is known."""

@@ -1,7 +1,8 @@
 """Watches inboxes while a query runs: new files and new replicas.
 
 `InboxWatch.advance` looks at the folders of one inbox and writes what is new into the control
-log: files, the guarantee and attachment of `_replica.json`, and whether there is `_detached`.
+log: files, the guarantee and attachment of `_replica.json`, and whether there is `_detached`
+or `_paused`.
 Without a note a replica that was there when the run began is complete; one that appears later
 is joining until a note, or `attach` of the query, gives its guarantee.  A `Poller` does so
 again and again.
@@ -18,11 +19,12 @@ from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import START
 from anabranch.errors import FileError
 from anabranch.sources.commits import data_files
-from anabranch.sources.files import DETACHED
+from anabranch.sources.files import DETACHED, PAUSED
 from anabranch.sources.notes import read_note
 from anabranch.sources.pieces import FilePiece, pieces_of
 from anabranch.sources.plain import PlainRows
 from anabranch.spark.query.control_log import ControlLog
+from anabranch.spark.query.ticks import pause
 from anabranch.spark.session.host import TRIGGER_BYTES
 
 Waiting = tuple[str, tuple[int, int], FilePiece]
@@ -126,6 +128,7 @@ class InboxWatch:
             return []  # it returns with a greater number, and not before
         elif note is not None and guarantee != member.guarantee:
             self.log.attach(name, guarantee, attachment=member.attachment)
+        pause(self.log, name, None, paused=(folder / PAUSED).exists())
         start = START if self.plain is None else self.plain.start
         return [
             (file, facts, piece)
