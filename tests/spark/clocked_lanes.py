@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from lanes_driver import Runtime, crossed
 
-from anabranch.batch.batch import KINDS
+from anabranch.batch.batch import FOREVER_UNITS, KINDS
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.clocks import Clock
 from anabranch.model.element import Event
@@ -20,7 +20,7 @@ from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally
-from anabranch.spark.pack.parcels import BEAT, Parcel, from_row, in_every_lane
+from anabranch.spark.pack.parcels import BEAT, CLOCK, Parcel, from_row, in_every_lane
 from anabranch.spark.pack.rows import RowsSpec, pack_table
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
@@ -91,7 +91,7 @@ class ClockedLanes:
             table = self._table(mine, at)
             if len(table):
                 made += pack_table(spec, table, f"{task:08d}", 0, tally)
-                made += tally.parcels(Parcel(0, ""), self.lanes)
+                made += tally.parcels(Parcel(0, "", log=int(FOREVER_UNITS)), self.lanes)
         return [from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)]
 
     def _table(self, rows: Mapping[str, Sequence[Row]], at: int) -> pa.Table:
@@ -122,6 +122,14 @@ class ClockedLanes:
         """A trigger without rows."""
         beat = Parcel(0, "", log=self.runtime.trigger, entry=BEAT, at=at)
         made = in_every_lane(beat, self.lanes)
+        self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
+
+    def declare(self, replica: str, settings: str, at: int) -> None:
+        """A trigger with an entry of the control log about a replica."""
+        one = Parcel(
+            0, replica, log=self.runtime.trigger, entry=CLOCK, settings=settings, at=at
+        )
+        made = in_every_lane(one, self.lanes)
         self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
 
     def restart(self, clock: Clock | None = None) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from anabranch.errors import StateError
+from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.progress import (
     BUCKETS,
     LaneRecord,
@@ -100,4 +101,5 @@ def names(*records: type) -> set[str]:
 def test_every_field_is_documented_and_no_other() -> None:
     of_spark = {"run", "timestamp", "duration_ms"}
     assert documented("A trigger") == names(TriggerRecord, ReplicaRecord) | of_spark
+    assert documented("Clocks") == names(ClockRecord)
     assert documented("A lane") == names(LaneRecord)

@@ -275,7 +275,7 @@ def record_of(clocks: Clocks, specs: Sequence[LaneClock], pace: Pace) -> ClockRe
         for name in pace.beats:
             state = clocks.states[name]
             if state.clock == spec.clock:
-                dues += _dues(state, pace.beats[name])
+                dues += _dues(state, pace.beats[name], clocks.times[0])
                 every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
     found.sort(key=lambda one: (one["heartbeat"] is not None, one["heartbeat"] or 0))
     return ClockRecord(
@@ -293,13 +293,17 @@ def _shown(one: Report) -> dict[str, Any]:
     return asdict(one) | {"state": one.state.word}
 
 
-def _dues(state: ClockState, beat: Beat) -> list[int]:
-    """The times at which a clock shows something new although no row comes."""
+def _dues(state: ClockState, beat: Beat, time: int) -> list[int]:
+    """The times at which a clock shows something new although no row comes.
+
+    Silence counts only while somebody looks, so that it needs a look in between.
+    """
     rules, found = state.clock.rules, [int(one) for one in state.promises.due]
     idle_after = state.clock.idle_after
     active = beat.states == State.ACTIVE
     if idle_after is not None and active.any():
-        found.append(int(state.silent_since[active].min()) + idle_after)
+        silent = int(state.silent_since[active].min())
+        found.append(min(silent + idle_after, time + idle_after // 2))
     seen = state.last != NEVER_UNITS
     if rules.timeout is not None and seen and (state.heartbeat < state.greatest.max()).any():
         found.append(state.last + rules.timeout)

@@ -117,6 +117,11 @@ class Copies:
     def explain_progress(self) -> list[str]:
         """Where stables come from, for `explain`, if not from the elements themselves."""
         found = [f"stables are inferred: {self.heartbeats}"] if self.heartbeats else []
+        if any(one.clock.needs_time for one in self.clocks):
+            found.append(
+                "time passes without rows where start() writes a control log; else in triggers "
+                "with rows; rows that a source does not report as waiting count as not there"
+            )
         if not self.has_stables:
             unless = "" if self.stream else " unless complete=True ends the replicas"
             found.append(
