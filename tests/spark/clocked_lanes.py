@@ -132,6 +132,12 @@ class ClockedLanes:
         made = in_every_lane(one, self.lanes)
         self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
 
+    def redistribute(self, lanes: int) -> None:
+        """Go on in another number of lanes."""
+        self.runtime.redistribute(lanes)
+        self.lanes, self.spec = lanes, self.runtime.spec
+        self.restart()
+
     def restart(self, clock: Clock | None = None) -> None:
         """Another worker, perhaps with another clock."""
         if clock is not None:

@@ -3,7 +3,7 @@
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
-from anabranch.clocks import Clock, disorder
+from anabranch.clocks import Clock, Learning, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
 
@@ -116,3 +116,61 @@ def test_a_trigger_that_is_run_again_leaves_the_same_bytes(warm: bool) -> None:
         parts, _ = runtime.attempt(0, parcels)
         found.append({k: v for k, v in parts.items() if k != ("header",)})
     assert found[0] == found[1]
+
+
+def test_each_source_of_a_replica_has_its_own_heartbeat() -> None:
+    clock = Clock(disorder(0), idle_after=60 * SECOND)
+    lanes = ClockedLanes(clock, by=("__source",), replicas=("east",))
+    t = 1_000 * SECOND
+    lanes.trigger({"east": [Row(100, "a", "s1"), Row(40, "b", "s2")]}, t)
+    assert lanes.frontier == 40
+    lanes.trigger({"east": [Row(110, "c", "s1"), Row(45, "d", "s2")]}, t + 40 * SECOND)
+    assert lanes.frontier == 45
+    for n in (80, 100, 120):  # s2 is silent since 40
+        lanes.trigger({"east": [Row(100 + n, "e", "s1")]}, t + n * SECOND)
+    assert lanes.frontier == 220
+    clock_record = lanes.runtime.totals.clock
+    assert clock_record is not None
+    assert clock_record.states == {"active": 1, "idle": 1, "paused": 0, "blocked": 0}
+    lanes.redistribute(3)
+    lanes.trigger({"east": [Row(300, "f", "s1"), Row(200, "late", "s2")]}, t + 121 * SECOND)
+    assert lanes.frontier == 220  # s2 counts again
+    assert lanes.bucket("late") == 1
+    late = [row.origin for row in lanes.runtime.rows if row.channel == "late"]
+    assert late[0] is not None
+    assert "source s2, 20 behind the frontier 220" in late[0].column("reason")[0].as_py()
+
+
+def test_a_column_of_arrivals_decides_what_waits_are_over() -> None:
+    clock = Clock(slack(5 * SECOND), resolution=SECOND)
+    lanes = ClockedLanes(clock, replicas=("east",), has_arrival=True)
+    t = 1_000 * SECOND
+    lanes.trigger({"east": [Row(100, arrival=t - 9 * SECOND), Row(200, "b", None, t)]}, t)
+    assert lanes.frontier is None
+    lanes.tick(t + SECOND)
+    assert lanes.frontier == 100  # the first row arrived nine seconds before the trigger
+    lanes.tick(t + 5 * SECOND)
+    lanes.tick(t + 6 * SECOND)
+    assert lanes.frontier == 200
+
+
+def test_a_time_of_the_future_moves_nothing() -> None:
+    t = 1_000 * SECOND
+    lanes = ClockedLanes(Clock(disorder(0)), replicas=("east",), guard=3600 * SECOND)
+    lanes.trigger({"east": [Row(t), Row(10 * t, "mistaken")]}, t)
+    assert lanes.frontier == t
+    assert lanes.bucket("emitted") == 2  # the row passes
+    clock = lanes.runtime.totals.clock
+    assert clock is not None
+    assert clock.ahead == 1
+
+
+def test_learned_bounds_make_progress_in_lanes() -> None:
+    learned = Clock(Learning(window=20, alpha=0.5, warm_up=5))
+    lanes = ClockedLanes(learned, replicas=("east",))
+    for n in range(1, 60):
+        rows = [Row(10 * n), Row(10 * n - 4, "b")]
+        lanes.trigger({"east": rows}, (1000 + n) * SECOND)
+    assert isinstance(lanes.frontier, int)
+    assert 500 < lanes.frontier < 590
+    assert lanes.bucket("late") <= 5

@@ -29,7 +29,7 @@ def test_an_entry_is_written_when_something_is_due_and_not_before(tmp_path: Path
     lanes.trigger({"east": [Row(100)], "west": [Row(90)]}, 1000 * SECOND)
     totals, ticks = lanes.runtime.totals, ticker(log, set())
     assert totals.clock is not None
-    assert totals.clock.due == 1030 * SECOND  # somebody must look meanwhile
+    assert totals.clock.due == 1030 * SECOND  # a look in between
     assert totals.clock.states["active"] == 2
     assert totals.clock.held_by["east"].startswith("west (active)")
     assert [one["name"] for one in totals.clock.sources] == ["west", "east"]

@@ -296,7 +296,7 @@ def _shown(one: Report) -> dict[str, Any]:
 def _dues(state: ClockState, beat: Beat, time: int) -> list[int]:
     """The times at which a clock shows something new although no row comes.
 
-    Silence counts only while somebody looks, so that it needs a look in between.
+    Silence counts only between looks that are not far apart, so that it needs one in between.
     """
     rules, found = state.clock.rules, [int(one) for one in state.promises.due]
     idle_after = state.clock.idle_after
