@@ -327,7 +327,7 @@ class RunningQuery:
         if not once and self._control is not None:
             self._poll(self._wait_no_longer, INTERVAL)
             clocks = self._prepared.merged.copies.clocks
-            if clocks:
+            if clocks and self._prepared.has_frames:
                 ticker = Ticker(self._control, clocks, self._left_behind)
                 self._poll(lambda: ticker.look(wall_clock(), self.totals), TICK)
         if self._writer.folders and self._prepared.folder is not None:
