@@ -1,11 +1,13 @@
 """Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
 
+import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
-from anabranch.clocks import Clock, Learning, disorder, slack
+from anabranch.clocks import Bounds, Clock, Learning, Pair, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
+from anabranch.spark.pack.beats import sources_of
 
 SECOND = 1_000_000
 
@@ -174,3 +176,21 @@ def test_learned_bounds_make_progress_in_lanes() -> None:
     assert isinstance(lanes.frontier, int)
     assert 500 < lanes.frontier < 590
     assert lanes.bucket("late") <= 5
+
+
+def test_one_clock_serves_several_streams() -> None:
+    own = [Pair(0, 1)]
+    bounds = Bounds.of(
+        {("east", "east"): own, ("west", "west"): own, ("east", "west"): [Pair(0, 20)]}
+    )
+    lanes = ClockedLanes(Clock(bounds))
+    lanes.trigger({"east": [Row(100)]}, 0)
+    assert lanes.frontier == 81  # a row of east bounds west, which has sent nothing
+    lanes.trigger({"west": [Row(90)]}, 0)
+    assert lanes.frontier == 90
+
+
+def test_partitions_of_kafka_are_sources() -> None:
+    rows = pa.table({"topic": ["t", "t", "u"], "partition": [0, 1, None]})
+    found = sources_of(rows, ("topic", "partition")).to_pylist()
+    assert found == ["t-0", "t-1", "(none)"]

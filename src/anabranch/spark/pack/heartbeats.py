@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ADAPTIVE: Final = "adaptive"
 _WHERE: Final = "heartbeats"
 _GUARD: Final = "1 hour"
+_KAFKA_TIME: Final = "timestamp"
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,14 @@ def _with_columns(stream: "Stream", by: str | None, arrival: str | None) -> "Str
             "cast it"
         )
         raise SchemaError(message)
+    if stream.has_positions and arrival == _KAFKA_TIME:
+        warnings.warn(
+            f"{_WHERE}: arrival='{arrival}': Kafka's timestamp is the time of arrival only if "
+            "the topic has message.timestamp.type=LogAppendTime; CreateTime, the default, is "
+            "set by the sender",
+            UserWarning,
+            stacklevel=4,
+        )
     more[ARRIVAL] = F.col(quoted(arrival)).cast("timestamp")
     df = with_columns(stream.df, more)
     df = df.select(*(quoted(name) for name in df.columns if name != arrival))
