@@ -113,6 +113,8 @@ class Run:
 
     def plain(self, inbox: int) -> PlainRows | None:
         """The columns of times of plain rows in an inbox; None: its files hold elements."""
+        if not any(self.starts):
+            return None
         start, end = self.starts[inbox], self.ends[inbox]
         return PlainRows(start, end or None) if start else None
 
