@@ -1,12 +1,13 @@
 """A failure inside Spark comes back as what it was, or as a RunError that names Spark's log."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from anabranch.errors import FileError, RunError, SchemaError, ViolationError
 from anabranch.spark.query import ending
-from anabranch.spark.query.ending import explain
+from anabranch.spark.query.ending import explain, has_left
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was thrown
 from the Python worker. Please see the stack trace below.
@@ -60,3 +61,16 @@ def test_a_python_that_a_worker_does_not_have_is_named_with_the_setting() -> Non
     text = 'Job aborted\njava.io.IOException: Cannot run program "/x/bin/python3.11": error=2'
     found = str(explain(ValueError(text)))
     assert "cannot run /x/bin/python3.11: set PYSPARK_PYTHON" in found
+
+
+@pytest.mark.parametrize(
+    ("latest", "left"),
+    [(None, False), ("None", False), ("null", False), ('{"t": 5}', False), ('{"t": 6}', True)],
+)
+def test_a_source_that_reports_no_offset_has_left_nothing(
+    latest: str | None, left: bool
+) -> None:
+    """PySpark writes an offset that is not there as text."""
+    source = SimpleNamespace(latestOffset=latest, endOffset='{"t": 5}')
+    query = SimpleNamespace(lastProgress=SimpleNamespace(sources=[source]))
+    assert has_left(query) is left  # type: ignore[arg-type]

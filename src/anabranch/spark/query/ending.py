@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_UNKNOWN: Final = (None, "None", "null", "")
+"""The latest offset of a source that reports none, as PySpark writes it."""
+
 _OURS: Final = re.compile(
     r"anabranch\.errors\.(\w+): (.+?)(?:\n\n|\n\t|\nSQLSTATE| SQLSTATE|$)", re.DOTALL
 )
@@ -70,7 +73,7 @@ def has_left(query: "StreamingQuery | None") -> bool:
     try:
         progress = None if query is None else query.lastProgress
         sources = progress.sources if progress is not None else []
-        return any(one.latestOffset not in (None, one.endOffset) for one in sources)
+        return any(one.latestOffset not in (*_UNKNOWN, one.endOffset) for one in sources)
     except Exception:  # Spark is gone: nothing is read any more
         return False
 
