@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _ASKED = ("lanes", "gaps", "wait", "strict", "assume_complete")
 _ENDLESS = (
-    "plain rows have no stables: the output becomes final when --once --complete ends the "
-    "replicas"
+    "plain rows have no stables: the output becomes final by --disorder or --delay, or when "
+    "--once --complete ends the replicas"
 )
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -53,6 +53,22 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--end",
     metavar="COLUMN",
     help="With --time: the column in which an event ends; null: it stays open.",
+)
+@click.option(
+    "--disorder",
+    metavar="DURATION",
+    help="With --time: a row is at most this far behind the greatest time of its replica; "
+    "stables follow from it.",
+)
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    help="With --time, for timestamps: a row's file arrives at most this long after its time.",
+)
+@click.option(
+    "--idle-after",
+    metavar="DURATION",
+    help="With --disorder or --delay: do not wait for a replica without files for this long.",
 )
 @click.option(
     "--complete",
@@ -218,7 +234,11 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
         **{name: options[name] for name in _ASKED},
     )
     columns = {name: options[name] for name in ("schema", "start", "end", "lifetime")}
-    merged = build([inbox(options["inbox"], **columns)], asked)
+    source = inbox(options["inbox"], **columns)
+    beats = {name: options[name] for name in ("disorder", "delay", "idle_after")}
+    if any(beats.values()):
+        source = source.heartbeats(**beats)
+    merged = build([source], asked)
     roll = to_seconds(options["roll"], option="--roll")
     place = str(options["checkpoint"])
     asked_limit = options["max_bytes_per_trigger"] or settings.max_bytes_per_trigger
@@ -315,7 +335,7 @@ def _print(prepared: "Prepared", output: Path, totals: "Totals") -> None:
         highlight=False,
         soft_wrap=True,
     )
-    if prepared.run.starts[0] and totals.frontier != "forever":
+    if prepared.run.starts[0] and not prepared.run.clocks and totals.frontier != "forever":
         console.print(_ENDLESS, soft_wrap=True)
     if totals.duplicates:
         console.print(duplicate_line(totals, prepared.run.case), soft_wrap=True)

@@ -38,6 +38,7 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
 from anabranch.clocks.groups import group_rules
 from anabranch.clocks.learn import Change, Learner, Learning
+from anabranch.clocks.pairs import Pairs
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
 from anabranch.clocks.states import Look, State, decide, decide_all
@@ -71,10 +72,7 @@ class Clock:
             message = f"the resolution of a clock is {self.resolution}; expected 1 or more"
             raise UsageError(message)
         if self.groups and not isinstance(self.bounds, Bounds | Learning):
-            message = (
-                "groups name the sources of Bounds or Learning; for sources alike use "
-                "group_alike"
-            )
+            message = "groups name the sources of Bounds; for sources alike use group_alike"
             raise UsageError(message)
 
     @cached_property
@@ -96,17 +94,26 @@ class Clock:
     @property
     def needs_time(self) -> bool:
         """Whether heartbeats depend on the wall clock, and not on the rows' times alone."""
+        if self.spans or isinstance(self.bounds, Learning):
+            return True
+        latency = self.bounds.latency
+        has_latency = any([latency] if isinstance(latency, int) else latency)
+        return has_latency or counts_rows(self.bounds)
+
+    @property
+    def spans(self) -> list[int]:
+        """The spans of the wall clock after which something may change without a row."""
         bounds = self.bounds
-        if self.idle_after is not None or isinstance(bounds, Learning):
-            return True
-        if bounds.delay is not None or bounds.timeout is not None or counts_rows(bounds):
-            return True
-        if isinstance(bounds, Alike):
-            waits = [bounds.latency, *(pair.wait for pair in (*bounds.own, *bounds.others))]
-        else:
+        found = [] if self.idle_after is None else [self.idle_after]
+        if isinstance(bounds, Learning):
+            return [*found, *(wait for wait in bounds.waits if wait)]
+        found += [one for one in (bounds.delay, bounds.timeout) if one is not None]
+        sets: list[Pairs] = [bounds.own, bounds.others] if isinstance(bounds, Alike) else []
+        latency = bounds.latency if isinstance(bounds, Alike) else max(bounds.latency)
+        if isinstance(bounds, Bounds):
             sets = [pairs for row in bounds.pairs for pairs in row]
-            waits = [*bounds.latency, *(pair.wait for pairs in sets for pair in pairs)]
-        return any(waits)
+        waits = {pair.wait + latency for pairs in sets for pair in pairs}
+        return [*found, *(waits - {0})]
 
     @property
     def needs_histogram(self) -> bool:
@@ -232,11 +239,10 @@ class ClockState:
         self.last = NEVER_UNITS
         self.overall = NEVER_UNITS
         self.mark = 0
+        groups = dict(clock.groups)
         named = clock.groups and isinstance(spec, Bounds)
-        self._members = (
-            {name: at for at, name in enumerate(dict(clock.groups))} if named else None
-        )
-        self._grouped = {} if named else dict(clock.groups)
+        self._members = {name: at for at, name in enumerate(groups)} if named else None
+        self._grouped = {} if named else groups
         self.add_units(clock.rules.units())
 
     def __repr__(self) -> str:

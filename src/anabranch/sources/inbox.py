@@ -8,9 +8,10 @@ Spark.  Files and replicas that appear later are found while a query runs.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from anabranch.errors import FileError, UsageError
 from anabranch.model.properties import StreamProperties
@@ -26,6 +27,48 @@ class Inbox:
     """The replicas of one folder, as `ab.merge` takes them; made by `inbox`."""
 
     folder: Folder
+    beats: Mapping[str, Any] | None = None
+    """How stables are inferred, as the user wrote it; `ab.merge` validates it."""
+
+    def heartbeats(
+        self,
+        bounds: Any = None,
+        *,
+        disorder: str | int | None = None,
+        delay: str | None = None,
+        idle_after: str | None = None,
+        timeout: str | None = None,
+        guard: str | int | None = "1 hour",
+        target_loss: float | None = None,
+    ) -> "Inbox":
+        """The inbox with progress that is inferred from the times of its plain rows.
+
+        Each replica is a source; its rows arrive when a look into the inbox finds their file.
+        The arguments are those of `ab.events(...).heartbeats`.  No effect on views, which are
+        batches.
+
+        Args:
+            bounds: `ab.clocks.Bounds` or `Alike`, the path of a TOML file, or "adaptive".
+            disorder: The greatest distance of a row behind the greatest time of its replica.
+            delay: The longest time from a row's timestamp to its arrival.
+            idle_after: A replica that sends nothing for this long is not waited for.
+            timeout: If all send nothing for this long, they have reached the greatest time.
+            guard: A time that is more than this ahead of its arrival moves nothing (bigint
+                times: ahead of all times before, if given).
+            target_loss: With "adaptive": the share of rows that may be late.
+        """
+        if self.plain is None:
+            message = (
+                f"{self.folder.path}: its files hold elements, which have stables of their "
+                "own; heartbeats (--disorder, --delay, --idle-after) are for plain rows: give "
+                "--time (start= of ab.inbox)"
+            )
+            raise UsageError(message)
+        given = {
+            "bounds": bounds, "disorder": disorder, "delay": delay, "idle_after": idle_after,
+            "timeout": timeout, "guard": guard, "target_loss": target_loss,
+        }  # fmt: skip
+        return replace(self, beats=given)
 
     @property
     def path(self) -> Path:

@@ -11,19 +11,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from anabranch.batch.batch import Batch
 from anabranch.batch.buffers import to_arrow
 from anabranch.batch.codec import Decoded, decode, from_elements
 from anabranch.batch.schema import ElementSchema
+from anabranch.clocks.summary import Coded, Summaries, fold, summarise_trigger
 from anabranch.model.element import Stable
 from anabranch.model.time import FOREVER
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.sources.pieces import FilePiece
 from anabranch.sources.plain import PlainRows
+from anabranch.spark.pack.beats import TIMELESS, Beating, to_table
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
+    BEAT,
     CLOCK,
     COMPLETE,
     DATA,
@@ -48,13 +53,15 @@ class Files:
     """The folder of an inbox, and the columns to read there.
 
     Those that the run added or dropped since it began are `loose`: a file may have them.
-    `plain` are the times of plain rows; None: the columns are those of elements.
+    `plain` are the times of plain rows; None: the columns are those of elements.  `beating`:
+    how the rows of a replica are summarised for a clock.
     """
 
     root: str
     columns: pa.Schema
     loose: tuple[str, ...] = ()
     plain: PlainRows | None = None
+    beating: Beating | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,9 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 def _base(entry: Mapping[str, Any]) -> Parcel:
     names = ("attachment", "log", "file", "entry", "guarantee", "settings")
-    at = entry.get("at") if entry["entry"] == CLOCK else None
+    at = None
+    if entry["entry"] == CLOCK:
+        at = entry["arrived"] if entry["arrived"] is not None else entry.get("at")
     fields = {name: entry[name] for name in names}
     return Parcel(lane=0, input=entry["replica"], at=at, **fields)
 
@@ -145,6 +154,7 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
     only = FilePiece(*(entry[name] for name in ("begin", "stop", "row", "size")))
     total, part = 0, 0
     refused: list[Refused] = []
+    lines: list[Summaries] = []
     for chunk in read_file(
         path,
         inbox.columns,
@@ -160,10 +170,28 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         total += chunk.table.num_rows + len(chunk.refused)
         numbers = to_arrow(chunk.rows[decoded.rows].astype("int64"), pa.int64())
         places = pa.table({"row": numbers})
+        if inbox.beating is not None and entry["arrived"] is not None:
+            lines.append(_lines(inbox.beating, base.input, decoded.batch, entry["arrived"]))
         here = replace(base, part=part)
         yield pieces(here, decoded.batch, places, spec.lanes, spec.routing)
         part += 1
     yield announced(replace(base, part=part), spec.lanes, total, refused)
+    if lines:
+        beat = Parcel(lane=0, input=base.input, entry=BEAT, lines=to_table(fold(lines)))
+        yield in_every_lane(beat, spec.lanes)
+
+
+def _lines(how: Beating, replica: str, batch: Batch, arrived: int) -> Summaries:
+    """What a clock needs of rows that were found up to a time of the wall clock."""
+    source = Coded((replica,), np.zeros(len(batch), np.int64))
+    return summarise_trigger(
+        source,
+        batch.start,
+        after=TIMELESS,
+        upto=arrived,
+        guard=how.guard,
+        histogram=how.clock.needs_histogram,
+    )
 
 
 def _end(spec: FilesSpec, entry: Mapping[str, Any]) -> list[Parcel]:

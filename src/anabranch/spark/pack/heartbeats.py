@@ -79,10 +79,7 @@ def clock(
 def with_heartbeats(stream: "Stream", asked: Asked) -> "Stream":
     """The stream with a clock; a batch needs none, but its arrivals are no payload either."""
     _require_plain(stream, asked)
-    made = _clock(asked, stream.schema.time)
-    guard = _guard(asked, stream)
-    if guard is not None and stream.schema.time is TimeType.BIGINT:
-        made, guard = replace(made, jump=guard), None
+    made, guard = _guarded(asked, stream.schema.time, is_ntz=stream.is_ntz)
     by = asked.group if isinstance(asked.group, str) else asked.source
     stream = _with_columns(stream, by, asked.arrival)
     if not stream.is_streaming:
@@ -90,6 +87,25 @@ def with_heartbeats(stream: "Stream", asked: Asked) -> "Stream":
     _warn_of_waiting(made, asked)
     how = Beating(made, _by(stream, by), asked.arrival is not None, guard)
     return replace(stream, heartbeat=Heartbeat(how, _words(asked, by, how)))
+
+
+def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
+    """How the stables of an inbox arise: each replica is a source, and times are recorded."""
+    made, guard = _guarded(asked, time, is_ntz=False)
+    how = Beating(made, (), has_arrival=True, guard=guard)
+    if made.rules.counts_rows:
+        message = f"{_WHERE}: bounds that count rows are not for an inbox, which comes in files"
+        raise UsageError(message)
+    return Heartbeat(how, _words(asked, None, how))
+
+
+def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int | None]:
+    """The clock, and how far ahead of its arrival a time is believed."""
+    made = _clock(asked, time)
+    guard = _guard(asked, time, is_ntz=is_ntz)
+    if guard is not None and time is TimeType.BIGINT:
+        return replace(made, jump=guard), None
+    return made, guard
 
 
 def _require_plain(stream: "Stream", asked: Asked) -> None:
@@ -204,15 +220,15 @@ def _span(text: str, option: str) -> int:
     return to_units(str(text), TimeType.TIMESTAMP, option=f"{_WHERE}: {option}")
 
 
-def _guard(asked: Asked, stream: "Stream") -> int | None:
+def _guard(asked: Asked, time: TimeType, *, is_ntz: bool) -> int | None:
     """How far ahead a time is believed; without a zone it is compared with nothing."""
     if asked.guard is None or isinstance(asked.bounds, Clock):
         return None
-    if stream.schema.time is TimeType.BIGINT:
+    if time is TimeType.BIGINT:
         usual = asked.guard == _GUARD
         option = f"{_WHERE}: guard"
         return None if usual else to_units(str(asked.guard), TimeType.BIGINT, option=option)
-    return None if stream.is_ntz else _span(str(asked.guard), "guard")
+    return None if is_ntz else _span(str(asked.guard), "guard")
 
 
 def _by(stream: "Stream", by: str | None) -> tuple[str, ...]:

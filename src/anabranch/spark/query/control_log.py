@@ -51,7 +51,7 @@ from anabranch.spark.pack.parcels import (
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 COMPACT_AT: Final = 1000
 """The number of consumed files at which they are compacted while a query runs."""
@@ -59,7 +59,8 @@ COMPACT_AT: Final = 1000
 ENTRIES: Final = (
     "log bigint, entry string, replica string, attachment int, guarantee bigint, inbox int, "
     "file string, modified bigint, length bigint, begin bigint, stop bigint, row bigint, "
-    "size bigint, until bigint, settings string, trigger bigint"
+    "size bigint, until bigint, settings string, trigger bigint, "
+    "arrived bigint"
 )
 """What Spark calls the columns of an entry."""
 
@@ -70,7 +71,8 @@ class Entry:
 
     `inbox` is the number of the inbox that the replica is in; None: it is a DataFrame's.
     `begin`, `stop`, `row`, `size` and `until` are those of a `FilePiece`.  A change has
-    `settings`, and the `trigger` that is to take it.
+    `settings`, and the `trigger` that is to take it.  `arrived` is for clocks, in microseconds:
+    when a file was found at the latest, or the time up to which all files were found.
     """
 
     log: int
@@ -89,6 +91,7 @@ class Entry:
     until: int | None = None
     settings: str | None = None
     trigger: int | None = None
+    arrived: int | None = None
 
 
 @dataclass
@@ -113,7 +116,8 @@ class ControlLog:
 
     `implied`: replicas also attach by themselves, with their elements, as attachment 1.
     `settings` are the changes so far, each with its trigger; `silenced` is what clocks are to
-    know of replicas and their sources, such as that they are paused.
+    know of replicas and their sources, such as that they are paused.  `ticked` is the time of
+    the last tick of an inbox, `brought` when its last file was found.
     Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
     """
 
@@ -127,6 +131,8 @@ class ControlLog:
         self.settings: list[tuple[int, str]] = []
         self.silenced: dict[str, str] = {}
         self.entries: list[Entry] = []
+        self.ticked = 0
+        self.brought = 0
         self._collected: list[Entry] | None = None
         self._written_ms = 0
         self._read()
@@ -187,21 +193,34 @@ class ControlLog:
             return True
 
     def add_piece(
-        self, replica: str, file: str, facts: tuple[int, int], piece: FilePiece
+        self,
+        replica: str,
+        file: str,
+        facts: tuple[int, int],
+        piece: FilePiece,
+        arrived: int | None = None,
     ) -> None:
-        """A piece of a file of a replica; `facts`: length, time of change in milliseconds."""
+        """A piece of a file of a replica; `facts`: length, time of change in milliseconds.
+
+        `arrived` is when it was found, if a clock needs that.
+        """
         with self._lock:
             member = self.members[replica]
             if member.detached:  # since it was looked at
                 return
             whose = (DATA, replica, member.attachment, member.guarantee, member.inbox)
             length, modified = facts
-            self._write([Entry(self._next, *whose, file, modified, length, **asdict(piece))])
+            known = (*whose, file, modified, length)
+            self._write([Entry(self._next, *known, **asdict(piece), arrived=arrived)])
 
-    def tick(self) -> None:
-        """Let clocks be read in a trigger, also if no row comes."""
+    def tick(self, arrived: int | None = None) -> None:
+        """Let clocks be read in a trigger, also if no row comes.
+
+        `arrived`: all files that arrived up to this time are in the log, so that clocks may
+        show it; else the time of the trigger counts.
+        """
         with self._lock:
-            self._write([Entry(self._next, CLOCK, "", 0)])
+            self._write([Entry(self._next, CLOCK, "", 0, arrived=arrived)])
 
     def silence(self, replica: str, settings: str) -> bool:
         """State what clocks are to know of a replica; False if they know it."""
@@ -289,6 +308,10 @@ class ControlLog:
         self._next = max(self._next, entry.log + 1)
         if entry.entry == CLOCK and entry.settings is not None:
             self.silenced[entry.replica] = entry.settings
+        if entry.entry == CLOCK:
+            self.ticked = max(self.ticked, entry.arrived or 0)
+        elif entry.arrived is not None:
+            self.brought = max(self.brought, entry.arrived)
         if entry.entry in (NOTE, CLOCK):
             return
         if entry.settings is not None and entry.trigger is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from anabranch.batch.schema import REPLICA, RESERVED, ElementSchema, TimeType
+from anabranch.clocks.clock import Clock
 from anabranch.errors import SchemaError, UsageError
 from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.key import Key
@@ -26,6 +27,7 @@ from anabranch.spark.frames import with_columns
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files, timed
+from anabranch.spark.pack.heartbeats import Asked, Heartbeat, of_inbox
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
@@ -58,6 +60,13 @@ class Copies:
     """When the events of each DataFrame end, in words."""
     loose: tuple[str, ...] = ()
     """Columns that a file of an inbox may have or lack: they came or went with an upgrade."""
+    beat: Heartbeat | None = None
+    """How the stables of an inbox of plain rows are inferred."""
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock of an inbox."""
+        return None if self.beat is None else self.beat.how.clock
 
     @property
     def is_streaming(self) -> bool:
@@ -72,7 +81,7 @@ class Copies:
     @property
     def has_stables(self) -> bool:
         """Whether some replica can make events final: not one of plain rows in a stream."""
-        if any(one.plain is None for one in self.inboxes):
+        if self.beat or any(one.plain is None for one in self.inboxes):
             return True
         return self.stream is not None and self.stream.has_stables
 
@@ -90,6 +99,8 @@ class Copies:
     @property
     def clocks(self) -> tuple[LaneClock, ...]:
         """The clocks of plain rows; streams that were given one object share it."""
+        if self.beat is not None:
+            return (LaneClock(self.beat.how.clock, has_arrival=True, words=self.beat.words),)
         shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
         words = {} if self.stream is None else dict(self.stream.heartbeat_words)
         for name, how in () if self.stream is None else self.stream.beating:
@@ -109,6 +120,8 @@ class Copies:
     @property
     def heartbeats(self) -> str:
         """How stables arise that no row has, in words; empty if all have their own."""
+        if self.beat is not None:
+            return f"{EVERY_REPLICA}: {self.beat.words}"
         found: dict[str, list[str]] = {}
         for name, words in () if self.stream is None else self.stream.heartbeat_words:
             found.setdefault(words, []).append(name)
@@ -266,7 +279,8 @@ class Copies:
         else:
             apart = [f for f in found if f.name in plain.times]
         columns = pa.schema([*apart, *self.schema.payload])
-        return Files(str(one.path), columns, self.loose, plain)
+        how = None if self.beat is None else self.beat.how
+        return Files(str(one.path), columns, self.loose, plain, how)
 
 
 @dataclass(frozen=True)
@@ -309,7 +323,22 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     lifetimes = tuple(
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )
-    return Copies(stream, known, inboxes, schema, properties, lifetimes)
+    beat = _beat(inputs, schema.time)
+    return Copies(stream, known, inboxes, schema, properties, lifetimes, beat=beat)
+
+
+def _beat(inputs: Sequence[Stream | Inbox], time: TimeType) -> Heartbeat | None:
+    """How the stables of an inbox arise, if it is the only input."""
+    given = [one for one in inputs if isinstance(one, Inbox) and one.beats is not None]
+    if not given:
+        return None
+    if len(inputs) > 1:
+        message = (
+            f"ab.merge: {given[0].folder.path}: an inbox with heartbeats is merged alone; put "
+            "the folders of all replicas into one inbox, or read them with spark.readStream"
+        )
+        raise UsageError(message)
+    return of_inbox(Asked(**(given[0].beats or {})), time)
 
 
 def _facts(at: int, one: Stream | Inbox) -> _Input:

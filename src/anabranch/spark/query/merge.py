@@ -152,9 +152,8 @@ def union(
         lanes: As for `ab.merge`.
         replicas: Names of inputs in a column `replica` that take part from the beginning, even
             if their first row comes later.
-        strict: Fail at the first row that would be quarantined.
-        quarantine: The folder for rows that were not merged, of views that are started with
-            Spark's own writers.
+        strict: As for `ab.merge`.
+        quarantine: As for `ab.merge`.
     """
     made = _streams(inputs, "ab.union")
     asked = Asked(lanes=lanes, usual_lanes=cores(), strict=strict)
@@ -458,7 +457,7 @@ class Merged:
         taken = frozenset(self.copies.names)
         known = (log, tuple(founders), self.asked.assume_complete)
         return [
-            InboxWatch(one.path, *known, number, taken, limit, one.plain)
+            InboxWatch(one.path, *known, number, taken, limit, one.plain, self.copies.clock)
             for number, one in enumerate(self.copies.inboxes)
         ]
 
@@ -488,7 +487,8 @@ class Merged:
         self.copies.require_columns()
         log = ControlLog(None)
         for watch in self.watches(log, self.copies.founders):
-            watch.advance(complete=watch.plain is not None)  # a batch is complete
+            # A batch is complete, and no clock runs.
+            replace(watch, clock=None).advance(complete=watch.plain is not None)
         rows = [tuple(asdict(entry).values()) for entry in log.entries]
         return self.session.createDataFrame(rows, ENTRIES)
 

@@ -349,7 +349,7 @@ class RunningQuery:
             return connect.start(stream)
 
     def _look(self, watches: Sequence[InboxWatch]) -> None:
-        _advance(watches)
+        _advance(watches, polled=True)
         if self._control is not None:
             self._control.compact(at_least=COMPACT_AT)
 
@@ -470,9 +470,9 @@ def _with_violations(policy: Policy, kept: Policy) -> Policy:
     return replace(policy, violations=kept.violations)
 
 
-def _advance(watches: Sequence[InboxWatch], *, complete: bool = False) -> None:
+def _advance(watches: Sequence[InboxWatch], **how: bool) -> None:
     for watch in watches:
-        watch.advance(complete=complete)
+        watch.advance(**how)
 
 
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":

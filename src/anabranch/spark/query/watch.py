@@ -6,17 +6,24 @@ or `_paused`.
 Without a note a replica that was there when the run began is complete; one that appears later
 is joining until a note, or `attach` of the query, gives its guarantee.  A `Poller` does so
 again and again.
+
+Where a clock infers stables, the log has its times: a file arrived up to the end of the look
+that found it, and all that arrived up to the begin of a look is in the log behind it.  That is
+a *tick*, in the last trigger that takes files of the look: what waits in the log is no silence.
 """
 
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import START
+from anabranch.clocks.clock import Clock
 from anabranch.errors import FileError
 from anabranch.sources.commits import data_files
 from anabranch.sources.files import DETACHED, PAUSED
@@ -26,6 +33,8 @@ from anabranch.sources.plain import PlainRows
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.ticks import pause
 from anabranch.spark.session.host import TRIGGER_BYTES
+
+_SECOND: Final = 1_000_000
 
 Waiting = tuple[str, tuple[int, int], FilePiece]
 """A file by its name, its length and time of change, and a piece of it."""
@@ -70,6 +79,7 @@ class InboxWatch:
 
     `number` is the inbox's among those of the query, `taken` are the names of replicas that
     are not in an inbox.  `plain` are the times of plain rows; None: files hold elements.
+    `clock` infers their stables.
     """
 
     path: Path
@@ -80,22 +90,40 @@ class InboxWatch:
     taken: frozenset[str] = frozenset()
     limit: int = TRIGGER_BYTES
     plain: PlainRows | None = None
+    clock: Clock | None = None
 
-    def advance(self, *, complete: bool = False) -> None:
+    def advance(self, *, complete: bool = False, polled: bool = False) -> None:
         """Write down what is new since the last look.
 
         Next is a piece of the replica whose taken files go least far in time, so that no
         trigger has one replica alone.  `complete`: nothing more comes, and replicas end.
+        `polled`: looks are repeated, so that a clock goes on where no file comes.
         """
+        begin = _now()
         folders = sorted(e for e in self.path.iterdir() if e.is_dir() and e.name[0] not in "_.")
         with self.log.together(self.limit):
             waiting = {folder.name: deque(self._look(folder)) for folder in folders}
+            found = any(waiting.values())
+            at = None if self.clock is None else _now()
             while any(waiting.values()):
                 name = min((name for name, some in waiting.items() if some), key=self._reached)
-                self.log.add_piece(name, *waiting[name].popleft())
+                self.log.add_piece(name, *waiting[name].popleft(), at)
             for name, member in self.log.members.items() if complete else ():
                 if member.inbox == self.number and not (member.detached or member.ended):
                     self.log.complete(name)
+            if self.clock is not None and (found or (polled and self._is_due(begin))):
+                self.log.tick(begin)
+
+    def _is_due(self, now: int) -> bool:
+        """Whether a clock may show something new although no file came."""
+        assert self.clock is not None, "a watch without a clock does not tick"
+        spans = self.clock.spans
+        if not spans or not self.log.brought:
+            return False
+        every = max(_SECOND, min(spans) // 4)
+        goes_on = self.clock.rules.delay is not None
+        over = now - self.log.brought > 2 * (max(spans) + every)
+        return now - self.log.ticked >= every and (goes_on or not over)
 
     def _reached(self, replica: str) -> float:
         until = self.log.members[replica].until
@@ -151,6 +179,11 @@ class InboxWatch:
             elif known != facts:
                 raise _changed(path, known[0])
         return found
+
+
+def _now() -> int:
+    """The wall clock in microseconds."""
+    return time.time_ns() // 1000
 
 
 def _changed(path: Path, length: int) -> FileError:
