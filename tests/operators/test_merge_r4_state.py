@@ -54,6 +54,18 @@ def test_a_state_of_bags_survives_its_parts():
         assert to_elements(result.output) == parse("adjust a 1..9->5; stable 7")
 
 
+def test_an_end_that_a_joining_replica_is_not_heeded_for_needs_one_visit():
+    """Found by the law of restarts: it stays contradicted, and nothing is due for it."""
+    kernel = KernelR4()
+    kernel.step([("1", parse("insert b 0..99"))])
+    kernel.attach("late", guarantee=3)
+    late = parse("insert b 0..8; adjust b 0..8->1; stable 9")
+    kernel.step([("late", late), ("2", parse("insert b 0..1; adjust b 0..1->99; stable 3"))])
+    kernel.state.check()
+    restored(kernel.state).check()
+    assert (kernel.state.frontier, live_events(kernel.state).output_end.tolist()) == (9, [99])
+
+
 def test_an_empty_state_of_bags_survives_its_parts():
     again = restored(KernelR4(shrink_only=True).state)
     again.check()

@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from anabranch.batch.batch import Ints, Mask
+from anabranch.batch.batch import NEVER_UNITS, Ints, Mask
 from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.store import grown
@@ -153,18 +153,24 @@ class Agenda:
         self._count = len(self._passed)
         self._looked = np.zeros(len(self.pending), np.int64)
 
-    def check(self, nodes: Nodes, frontier: int) -> None:
-        """Assert that nothing which is due is in no list."""
+    def check(self, nodes: Nodes, frontier: int, guarantee: Ints) -> None:
+        """Assert that nothing which is due is in no list; `guarantee` has one per replica."""
         true = Agenda()
         true.rebuild(nodes, frontier)
         assert (true.missing == self.missing).all(), f"missing {self.missing} != {true.missing}"
-        for mine, other in zip(
-            (self.due, *self.pending), (true.due, *true.pending), strict=True
+        # An end that a replica is not heeded for needs one visit: the event is in conflict then.
+        ignored = [NEVER_UNITS, *np.minimum(guarantee, frontier).tolist()]
+        for mine, other, before in zip(
+            (self.due, *self.pending), (true.due, *true.pending), ignored, strict=True
         ):
             mine.check()
             have = set(zip(*(column.tolist() for column in mine.entries), strict=True))
             must = set(zip(*(column.tolist() for column in other.entries), strict=True))
-            lacks = _lacking(must, have, nodes)
+            lacks = {
+                (time, node)
+                for time, node in _lacking(must, have, nodes)
+                if time >= before or not nodes.rows[node, FLAGS] & CONFLICT
+            }
             assert not lacks, f"entries that are due and not on the agenda: {lacks}"
         for replica in range(len(self.pending)):
             ids = true._passed[nodes.rows[true._passed, ENDS + replica] == ABSENT]

@@ -281,7 +281,8 @@ class MergeState(MergeLane):
         assert (reached <= self.frontier).all(), f"frontier {self.frontier} < {reached}"
         names = self.members.names
         assert len(set(names)) == len(names), f"a name twice: {names}"
-        self.agenda.check(self.nodes, self.frontier)
+        guarantee = np.maximum(self.members.guarantee, self.members.promoted)
+        self.agenda.check(self.nodes, self.frontier, guarantee)
         self._check_final_names()
         self._check_held()
 
