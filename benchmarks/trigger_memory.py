@@ -88,9 +88,20 @@ def measure(millions: int, *, in_one: bool) -> dict[str, Any]:
     return found
 
 
+def warm_up() -> None:
+    """One small merge, so that no measured run compiles kernels for all that follow."""
+    with tempfile.TemporaryDirectory(prefix="trigger_memory_") as name:
+        feed, folder = Feed(rows=1_000, turns=1, live=1_000, payload=100), Path(name)
+        feed.write(folder / "made")
+        for turn in range(feed.turns + 1):
+            deliver(folder / "made", folder / "in", turn)
+        merge(folder / "in")
+
+
 def main(sizes: list[int]) -> None:
     """All sizes; the result is written after each of them, for the last ones take long."""
     facts, found = machine(), dict[str, Any]()
+    warm_up()
     for millions in sizes:
         found[f"{millions} million"] = measure(millions, in_one=millions == sizes[0])
         peaks = [one["peak_mb"] for one in found.values()]

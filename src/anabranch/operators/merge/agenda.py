@@ -158,7 +158,7 @@ class Agenda:
         true = Agenda()
         true.rebuild(nodes, frontier)
         assert (true.missing == self.missing).all(), f"missing {self.missing} != {true.missing}"
-        # An end that a replica is not heeded for needs one visit: the event is in conflict then.
+        # An end that a replica is not heeded for needs one visit: it is in conflict then.
         ignored = [NEVER_UNITS, *np.minimum(guarantee, frontier).tolist()]
         for mine, other, before in zip(
             (self.due, *self.pending), (true.due, *true.pending), ignored, strict=True
