@@ -64,11 +64,13 @@ class Share:
                 print(log.read(), end="", flush=True)
 
     def closing(self) -> str:
-        """What pytest printed last; an error if it did not come that far."""
+        """What pytest printed last; an error if it did not come that far, or was cut off."""
         found = CLOSING.findall(self.log.read_text(encoding="utf-8", errors="replace"))
-        return (
-            found[-1][0] if found else f"1 error: pytest ended with {self.process.returncode}"
-        )
+        ended = f"1 error: pytest ended with {self.process.returncode}"
+        if not found:
+            return ended
+        # Exit codes above 1: not all tests ran.
+        return found[-1][0] if self.process.returncode in (0, 1) else f"{found[-1][0]}, {ended}"
 
 
 def count(closings: list[str], words: tuple[str, ...]) -> int:

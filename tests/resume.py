@@ -14,7 +14,6 @@ import json
 import re
 import subprocess
 from collections.abc import Generator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +78,10 @@ class Faults:
         """Write down one run, at once."""
         seed, counts = dict(report.user_properties)["faults"]  # type: ignore[misc]
         test = report.nodeid.partition("[")[0].rpartition("/")[2]
-        facts = {"seed": seed, "passed": report.passed, **asdict(counts)}
+        facts = {"seed": seed, "passed": report.passed, **counts}
         self.runs[f"{test} seed={seed}"] = {**facts, "commit": commit}
         runs = dict(sorted(self.runs.items()))
-        names = list(asdict(counts))
+        names = list(counts)
         sums = {name: sum(run.get(name, 0) for run in runs.values()) for name in names}
         failed = sum(not run["passed"] for run in runs.values())
         text = json.dumps({**sums, "failed": failed, "runs": runs}, indent=1)

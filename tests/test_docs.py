@@ -354,11 +354,12 @@ def test_the_speeds_beside_spark_are_those_of_the_committed_result() -> None:
         assert f"{parts[part]['rows_per_trigger']:,} " in rows
     for part, ratio in (("state", "live_10_to_live_1"), ("revisions", "revisions_to_inserts")):
         assert f"{parts[part][ratio]['median']:.2f} times as long" in sizing
-    cold = json.loads((results / "before_after_spark.json").read_text())
-    first, warm = (
-        cold[name]["after_s"]["median"] for name in ("first_trigger", "warm_trigger")
-    )
-    assert f"took {first:.1f} s where a warm one took {warm:.1f} s" in readme
+    starts = json.loads((results / "spark_start.json").read_text())
+    for part, rows in (("tiny", "33"), ("rows300000", "300,000")):
+        cold = [f"{starts[part][one]['seconds']:.1f} s" for one in ("native", "merge", "inbox")]
+        assert f"| {rows} | {' | '.join(cold)} |" in readme
+    command = starts["command"]["command"]
+    assert f"takes {command['seconds']:.1f} s, {command['seconds_above_bare']:.1f} s" in readme
 
 
 @pytest.mark.parametrize("name", ["cluster.md", "sizing.md"])

@@ -37,3 +37,15 @@ def test_a_share_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode != 0
     assert ran.stdout.splitlines()[-1] == "0 passed, 2 failed"
+
+
+def test_a_share_that_was_cut_off_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_both.py").write_text(PLAIN.format(True) + SPARK.format(True))
+    (tmp_path / "pytest.ini").write_text(MARKS)
+    broken = "def pytest_runtest_logfinish():\n    raise ValueError\n"
+    (tmp_path / "conftest.py").write_text(broken)
+    command = [sys.executable, str(SCRIPT), "-p", "no:randomly"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode > 1
+    assert not ran.stdout.splitlines()[-1].endswith(", 0 failed")
+    assert "1 error: pytest ended with 3" in ran.stdout

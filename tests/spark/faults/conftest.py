@@ -21,7 +21,7 @@ def scene(
     def make(number: int, *, master: str = "local[2]") -> Scene:
         seed = int(base or 0) * 1000 + number
         made.append(Scene(tmp_path / "scene", seed, master=master))
-        record_property("faults", (seed, made[0].counts))
+        record_property("faults", (seed, asdict(made[0].counts)))  # plain: workers send it
         return made[0]
 
     yield make

@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def test_killed_merges_and_upgrades_lose_nothing(
     scene: Scene, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     rng, counts = random.Random(seed), scene.counts
-    record_property("faults", (seed, counts))
+    record_property("faults", (seed, asdict(counts)))
     scene.act(scene.more(), "once:2")
     for _ in range(ROUNDS):
         session = scene.start(scene.more(), "watch")
