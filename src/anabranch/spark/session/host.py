@@ -22,8 +22,8 @@ TRIGGER_BYTES = 128 << 20
 COMMAND_HEAP = "512m"
 """The heap of Spark's driver for a command on one machine: Python has the rows of inboxes.
 
-Java fills a large heap with garbage before it collects: one of 4 GiB had 900 MB after 30
-million rows, of which 130 were in use.
+Java fills a large heap with garbage before it collects, so that memory grows with the rows
+(`benchmarks/trigger_memory.py` shows Java's share).
 """
 
 # cgroup v2, then v1; "max" or an absurdly large figure means no limit.
