@@ -1,27 +1,30 @@
 """This checkout against another one: elements per second of merges, and bytes per live event.
 
-    python benchmarks/before_after.py OTHER_CHECKOUT        about eight minutes
+    python benchmarks/before_after.py OTHER_CHECKOUT        about five minutes
 
-Both run the same streams in processes of their own, taking turns: before, after, before, ...
-Each turn is the best of three within its process (CPU seconds); the figure is the median of the
-ratios after / before over five pairs, with the least and the greatest beside it.  Above 1 this
-checkout is faster (`speed`) or larger (`bytes`).
+Either checkout has a process of its own, with the same streams.  They take turns figure by
+figure: before, after, after, before, ...  A turn is one merge of the whole stream (CPU
+seconds); a pair is two turns that follow one another, so that both meet the machine in the
+same state.  A figure is the median of the ratios over five rounds of five pairs, with the least
+and the greatest of the five rounds' medians beside it.  Above 1 this checkout is faster
+(`speed`) or larger (`bytes`).
 
 The other checkout may be of an earlier layout: `_NAMES` lists where each name was.
 """
 
 import json
-import os
 import statistics
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from merging.checkouts import Checkout
 from merging.clock import best, machine, report, use_one_core
 
+ROUNDS = 5
 PAIRS = 5
 _NAMES = {
     "Workload": ("anabranch.generator.workload", "anabranch.sources.generate"),
@@ -70,24 +73,27 @@ def steps(workload: Any, run: int) -> list[list[Any]]:
     ]
 
 
-def measure(spec: dict[str, Any], case: str, policy: str = "default", run: int = 10_000) -> Any:
+Turn = Callable[[], float]
+
+
+def speed(spec: dict[str, Any], case: str, policy: str = "default", run: int = 10_000) -> Turn:
     """A merge of the whole stream: elements per CPU second."""
     workload = find("Workload")(**spec)
     some = steps(workload, run)
     open_merge = find("open_merge")
     asked, chosen = find("MergeCase")[case], find("Policy").parse(policy)
+    elements = sum(len(one.batch) for arrivals in some for one in arrivals)
 
-    def turn() -> None:
+    def merge() -> None:
         merge = open_merge(asked, workload.schema, chosen)
         for arrivals in some:
             merge.step(arrivals)
 
-    turn()  # compiles
-    elements = sum(len(one.batch) for arrivals in some for one in arrivals)
-    return elements / best(turn)
+    merge()  # compiles
+    return lambda: elements / best(merge, turns=1)
 
 
-def sizes(inputs: int) -> dict[str, float]:
+def saved(inputs: int) -> Turn:
     """Bytes that a save writes per live event, all of them alive."""
     live = 20_000
     spec = {"events": live, "replicas": inputs, "payload_bytes": 100, "revisions": 0}
@@ -95,81 +101,94 @@ def sizes(inputs: int) -> dict[str, float]:
     merge = find("open_merge")(find("MergeCase")["R3"], workload.schema)
     for arrivals in steps(workload, 5_000)[:-1]:
         merge.step(arrivals)
-    saved = sum(map(len, merge.parts().written.values()))
-    return {f"saved bytes per event, {inputs} inputs": saved / merge.live}
+    each = sum(map(len, merge.parts().written.values())) / merge.live
+    return lambda: each
 
 
-def probe() -> dict[str, dict[str, float]]:
-    """All figures of the checkout that is on the path."""
+def figures() -> dict[str, dict[str, partial[Turn]]]:
+    """What is measured, by kind and name; a figure is prepared by calling it."""
     r4 = find("MergeCase").R4
     plain = {"events": 100_000, "payload_bytes": 100, "seed": 3}
     many = {"events": 200_000, "payload_bytes": 100, "duration": 1_000_000, "seed": 3}
     bags = {**plain, "events": 50_000, "case": r4}
-    speed = {
-        "R3, 10,000 live": measure(plain, "R3"),
-        "R3, 100,000 live": measure(many, "R3"),
-        "R3, 1000 bytes": measure({**plain, "events": 50_000, "payload_bytes": 1_000}, "R3"),
-        "R3, steps of 1,000": measure(plain, "R3", run=1_000),
-        "R4, one event per identity": measure(plain, "R4"),
-        "R4, three": measure({**bags, "duplicates": 2 / 3}, "R4"),
-        "R4, ten": measure({**bags, "duplicates": 0.9}, "R4"),
+    found = {
+        "R3, 10,000 live": partial(speed, plain, "R3"),
+        "R3, 100,000 live": partial(speed, many, "R3"),
+        "R3, 1000 bytes": partial(
+            speed, {**plain, "events": 50_000, "payload_bytes": 1_000}, "R3"
+        ),
+        "R3, steps of 1,000": partial(speed, plain, "R3", run=1_000),
+        "R4, one event per identity": partial(speed, plain, "R4"),
+        "R4, three": partial(speed, {**bags, "duplicates": 2 / 3}, "R4"),
+        "R4, ten": partial(speed, {**bags, "duplicates": 0.9}, "R4"),
     }
     ordered = find("MergeCase")
     for case in (ordered.R0, ordered.R1, ordered.R2):
-        speed[case.name] = measure({**plain, "case": case}, case.name)
+        found[case.name] = partial(speed, {**plain, "case": case}, case.name)
     for policy in POLICIES:
-        speed[f"R3, {policy}"] = measure({**plain, "events": 50_000}, "R3", policy, 1_000)
-    return {"speed": speed, "bytes": {**sizes(2), **sizes(10)}}
+        found[f"R3, {policy}"] = partial(
+            speed, {**plain, "events": 50_000}, "R3", policy, 1_000
+        )
+    sizes = {
+        f"saved bytes per event, {inputs} inputs": partial(saved, inputs) for inputs in (2, 10)
+    }
+    return {"speed": found, "bytes": sizes}
 
 
-def run_in(checkout: Path) -> dict[str, dict[str, float]]:
-    """The figures of a checkout, in a process of its own."""
-    here = Path(__file__).parent
-    paths = os.pathsep.join((str(checkout / "src"), str(here)))
-    done = subprocess.run(
-        [sys.executable, __file__, "--probe"],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def probe() -> None:
+    """Prints the names of the figures; then for each line of input, a name, one turn of it."""
+    known = {name: make for kind in figures().values() for name, make in kind.items()}
+    print(json.dumps({kind: list(some) for kind, some in figures().items()}), flush=True)
+    prepared: dict[str, Turn] = {}
+    for line in sys.stdin:
+        name = line.rstrip("\n")
+        if name not in prepared:  # one at a time: memory
+            prepared = {name: known[name]()}
+        print(prepared[name](), flush=True)
 
 
-def ratios(pairs: list[tuple[Any, Any]]) -> Iterator[tuple[str, str, dict[str, float]]]:
-    """Of each figure the median of after / before, the least and the greatest."""
-    for kind, figures in pairs[0][0].items():
-        for name in figures:
-            each = [after[kind][name] / before[kind][name] for before, after in pairs]
-            yield (
-                kind,
-                name,
-                {
-                    "median": round(statistics.median(each), 3),
-                    "least": round(min(each), 3),
-                    "greatest": round(max(each), 3),
-                    "after": round(statistics.median(a[kind][name] for _, a in pairs)),
-                },
-            )
+def compare(name: str, before: Checkout, after: Checkout) -> dict[str, float]:
+    """The ratios after / before of one figure."""
+    for side in (before, after):
+        side.take(name)  # prepares it; not counted
+    rounds, seen = [], []
+    for _ in range(ROUNDS):
+        ratios = []
+        for turn in range(PAIRS):
+            order = (before, after) if turn % 2 else (after, before)
+            taken = {id(side): side.take(name) for side in order}
+            ratios.append(taken[id(after)] / taken[id(before)])
+            seen.append(taken[id(after)])
+        rounds.append(ratios)
+    medians = [statistics.median(ratios) for ratios in rounds]
+    return {
+        "median": round(statistics.median(one for ratios in rounds for one in ratios), 3),
+        "least": round(min(medians), 3),
+        "greatest": round(max(medians), 3),
+        "after": round(statistics.median(seen)),
+    }
 
 
-def main(other: Path, probing: Callable[[Path], Any] = run_in) -> None:
+def main(other: Path) -> None:
     facts = machine()
-    pairs = []
-    for number in range(PAIRS):
-        pairs.append((probing(other), probing(Path(__file__).parents[1])))
-        print(f"pair {number + 1} of {PAIRS}", file=sys.stderr)
+    script = Path(__file__).resolve()
+    before, after = Checkout(other, script), Checkout(script.parents[1], script)
+    names: dict[str, list[str]] = json.loads(after.greeting)
     found: dict[str, dict[str, Any]] = {}
-    for kind, name, one in ratios(pairs):
-        found.setdefault(kind, {})[name] = one
-    report("before_after", {"machine": facts, "pairs": PAIRS, **found})
+    for kind, some in names.items():
+        for name in some:
+            found.setdefault(kind, {})[name] = compare(name, before, after)
+            print(f"{name}: {found[kind][name]}", file=sys.stderr, flush=True)
+    before.end()
+    after.end()
+    shape = {"rounds": ROUNDS, "pairs_of_a_round": PAIRS}
+    report("before_after", {"machine": facts, **shape, **found})
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--probe"]:
         use_one_core()
-        print(json.dumps(probe()))
+        probe()
     elif len(sys.argv) == 2:
         main(Path(sys.argv[1]).resolve())
     else:

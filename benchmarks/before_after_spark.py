@@ -8,20 +8,18 @@ figure of warm triggers is the median of the ratios before / after over all pair
 with quartiles; that of the first trigger is over the rounds.  Above 1 this checkout is faster.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
+from merging.checkouts import Checkout
 from merging.clock import machine, report
 
 ROUNDS = 5
 WARM = 12
 MEASURED = 9
-FAILED = "a checkout failed; its error is above"
 
 
 def probe(folder: Path) -> None:
@@ -49,51 +47,21 @@ def probe(folder: Path) -> None:
     side.check()
 
 
-class Side:
-    """The process of one checkout."""
-
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        here = Path(__file__).parent
-        paths = os.pathsep.join((str(checkout / "src"), str(here)))
-        folder.mkdir()
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--probe", str(folder)],
-            env={**os.environ, "PYTHONPATH": paths},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.read()
-
-    def read(self) -> str:
-        line = cast("IO[str]", self.process.stdout).readline()
-        if not line:
-            raise SystemExit(FAILED)
-        return line
-
-    def take(self, turn: int) -> float:
-        """Seconds of this turn."""
-        ask = cast("IO[str]", self.process.stdin)
-        ask.write(f"{turn}\n")
-        ask.flush()
-        return float(self.read())
-
-    def end(self) -> None:
-        """Stop it; what it wrote was right, or this fails."""
-        cast("IO[str]", self.process.stdin).close()
-        if self.process.wait() != 0:
-            raise SystemExit(FAILED)
-
-
 def run_round(other: Path) -> list[tuple[float, float]]:
     """Seconds of (before, after) for every turn; who begins changes."""
     with tempfile.TemporaryDirectory(prefix="before_after_") as name:
         places = (other, Path(__file__).parents[1])
-        sides = [Side(place, Path(name) / str(at)) for at, place in enumerate(places)]
+        folders = [Path(name) / str(at) for at, _ in enumerate(places)]
+        for folder in folders:
+            folder.mkdir()
+        sides = [
+            Checkout(place, Path(__file__).resolve(), str(folder))
+            for place, folder in zip(places, folders, strict=True)
+        ]
         turns = []
         for turn in range(WARM + MEASURED):
             order = sides if turn % 2 else sides[::-1]
-            taken = {id(side): side.take(turn) for side in order}
+            taken = {id(side): side.take(str(turn)) for side in order}
             turns.append((taken[id(sides[0])], taken[id(sides[1])]))
         for side in sides:
             side.end()

@@ -261,7 +261,7 @@ def _quiet_variables(asked: Mapping[str, str], *, local: bool) -> dict[str, str]
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
         # RocksDB frees memory in other threads than it allocates it in: with an arena for
-        # each of them the C library held 240 MB that nobody used.
+        # each of them the C library keeps memory that is not in use.
         wanted["MALLOC_ARENA_MAX"] = "2"
     variables = {name: value for name, value in wanted.items() if name not in os.environ}
     if local:
