@@ -28,14 +28,14 @@ _SLOW = (HealthCheck.too_slow,)
 
 settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=_SLOW)
 # The same examples in every run: a change is judged by what it changed, not by luck. New
-# examples are looked for at the keyboard and in the deep runs, by seed: fifteen times as many.
+# examples are looked for at the keyboard and in the deep runs, by seed: five times as many.
 settings.register_profile(
     "ci", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 # Another SEED of `make test-deep` tries other streams; each run is counted (see resume.py).
 # All laws with one seed take about half an hour of one core; more seeds find more than more
 # examples of one seed.
-settings.register_profile("deep", max_examples=300, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("deep", max_examples=100, deadline=None, suppress_health_check=_SLOW)
 PROFILE = os.environ.get("ANABRANCH_PROFILE", "fast")
 DEEP = PROFILE == "deep"
 settings.load_profile(PROFILE)
