@@ -1,5 +1,7 @@
 """States of sources, guards, blocked sources, and the state of a clock in parts."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -241,9 +243,54 @@ def test_wrong_calls_are_rejected():
         summarise(["a"], [1, 2], [1])
     with pytest.raises(UsageError, match="resolution"):
         summarise([], [], [], resolution=0)
-    state = Clock(Bounds.of({("a", "a"): []})).empty()
-    with pytest.raises(UsageError, match="no bounds for source 'z'"):
-        state.step(rows(("z", 1, 1)), 1)
+
+
+BOUNDED = Bounds.of(
+    {("a", "a"): [Pair(0, 3)], ("a", "b"): [Pair(2, 5)], ("b", "b"): [Pair(0, 1)]}
+)
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        Clock(BOUNDED, idle_after=20),
+        Clock(BOUNDED, groups=(("a", "x"), ("b", "x"))),
+        Clock(BOUNDED, jump=10),
+    ],
+)
+@given(st.lists(st.tuples(st.sampled_from("abyz"), st.integers(0, 60)), max_size=30))
+def test_a_source_without_bounds_moves_nothing(clock, sent):
+    """Steps with rows of unknown sources are those without them; the beat counts them."""
+    mixed, plain = clock.empty(), clock.empty()
+    for now, some in enumerate([sent[:10], sent[10:20], sent[20:]], 1):
+        every, known = (
+            summarise(
+                [name for name, _ in some if name in names],
+                [time for name, time in some if name in names],
+                [now for name, _ in some if name in names],
+                histogram=True,
+            )
+            for names in ("abyz", "ab")
+        )
+        beat = mixed.step(every, now, present=["y"], paused=["z"], blocked=["y"])
+        other = plain.step(known, now)
+        assert beat.heartbeats == other.heartbeats
+        assert beat.stable == other.stable
+        assert write_state(mixed).written == write_state(plain).written
+        counts = Counter(name for name, _ in some if name in "yz")
+        assert beat.unknown == {"y": counts["y"], "z": counts["z"]}
+        assert not other.unknown
+
+
+def test_a_source_whose_bounds_are_gone_holds_nothing_back():
+    state = Clock(BOUNDED).empty()
+    assert state.step(rows(("a", 100, 1), ("b", 10, 1)), 1).stable == 10
+    fewer = Clock(Bounds.of({("a", "a"): [Pair(0, 3)]}))
+    again = fewer.from_parts(dict(write_state(state).written))
+    beat = again.step(rows(("a", 110, 2), ("b", 11, 2)), 2)
+    assert beat.heartbeats == {"a": 107}
+    assert beat.stable == 108
+    assert beat.unknown == {"b": 1}
 
 
 def test_a_state_of_another_version_is_rejected_by_both_names(monkeypatch):

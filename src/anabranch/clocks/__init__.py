@@ -25,6 +25,7 @@ Papers: Srivastava and Widom, *Flexible Time Management in Data Stream Systems*,
 160
 """
 
+from anabranch.clocks.beat import Beat, Holder, Report
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, closure, is_idempotent
 from anabranch.clocks.builders import (
     Sensor,
@@ -37,7 +38,7 @@ from anabranch.clocks.builders import (
     sensors,
     slack,
 )
-from anabranch.clocks.clock import Beat, Clock, ClockState, Holder, Report
+from anabranch.clocks.clock import Clock, ClockState
 from anabranch.clocks.groups import cost, group_alike, grouped
 from anabranch.clocks.late import Timeliness, sort_out
 from anabranch.clocks.learn import Change, Learning

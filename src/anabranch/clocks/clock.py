@@ -27,23 +27,28 @@ Papers: Heartbeats 3, 3.4, 5, with errata H2 to H6, H18, H19; D3, D8, D13.
 (80, 'b (active): its rows move its heartbeat')
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import TypeAlias
 
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
+from anabranch.clocks.beat import Beat, with_holder
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
 from anabranch.clocks.groups import group_rules
-from anabranch.clocks.learn import Change, Learner, Learning
+from anabranch.clocks.learn import Learner, Learning
 from anabranch.clocks.pairs import Pairs
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
-from anabranch.clocks.states import Look, State, decide, decide_all
-from anabranch.clocks.summary import Summaries, renamed
+from anabranch.clocks.states import State, decide_all
+from anabranch.clocks.summary import Summaries, only, renamed
 from anabranch.errors import UsageError
+
+Names: TypeAlias = tuple[Collection[str], Collection[str], Collection[str]]
+"""Sources that are paused, blocked and present."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,14 @@ class Clock:
         learned = isinstance(self.bounds, Learning) and self.bounds.target_loss is not None
         return learned or self.jump is not None
 
+    def unit_of(self, source: str) -> str | None:
+        """The source or group whose heartbeat holds for a source; None: it has no bounds."""
+        if not self.rules.knows(source):
+            return None
+        if isinstance(self.bounds, Learning):
+            return dict(self.groups).get(source, source)
+        return self.rules.unit_of(source)
+
     def empty(self) -> "ClockState":
         """A state to which nothing has happened."""
         return ClockState(self)
@@ -130,94 +143,6 @@ class Clock:
         from anabranch.clocks.saved import read_state
 
         return read_state(self, parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The source that the stable waits for, and why."""
-
-    name: str
-    state: State
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.state.word}): {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a progress record shows of one unit."""
-
-    name: str
-    state: State
-    reason: str
-    heartbeat: int | None
-    greatest: int | None
-    silent_since: int
-
-
-@dataclass(frozen=True, eq=False)
-class Beat:
-    """What a step showed: heartbeats, the stable, and the reasons.
-
-    `stable` is None until every source that counts has a heartbeat; then one more than the
-    least of them, never less than before.  `moved`: it is higher than after the step before.
-    `ahead` are rows of this step that were too far in the future to move anything; `changes`
-    are the bounds that it taught.
-    """
-
-    now: int
-    stable: int | None
-    moved: bool
-    names: Sequence[str]
-    heartbeat: Ints
-    greatest: Ints
-    states: Codes
-    silent_since: Ints
-    ahead: Ints
-    paused: Mask
-    idle_after: int | None
-    holder: Holder | None
-    changes: tuple[Change, ...] = ()
-
-    @property
-    def heartbeats(self) -> dict[str, int | None]:
-        """The heartbeat of each source or group; None: it promises nothing yet."""
-        values = map(_known, self.heartbeat.tolist())
-        return dict(zip(self.names, values, strict=True))
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many sources are in each state."""
-        found = np.bincount(self.states, minlength=len(State))
-        return {state.word: int(found[state]) for state in State}
-
-    def report(self, at: int, show: Callable[[int], str] = str) -> Report:
-        """One unit, by its place."""
-        state = State(int(self.states[at]))
-        since = int(self.silent_since[at])
-        look = Look(
-            since,
-            self.now,
-            paused=bool(self.paused[at]),
-            blocked=state is State.BLOCKED,
-            ahead=int(self.ahead[at]),
-        )
-        _, reason = decide(look, idle_after=self.idle_after, show=show)
-        beat, greatest = int(self.heartbeat[at]), int(self.greatest[at])
-        if beat == NEVER_UNITS and state is State.ACTIVE:
-            reason = "promises nothing yet"
-        return Report(self.names[at], state, reason, _known(beat), _known(greatest), since)
-
-    def worst(self, most: int = 10) -> list[Report]:
-        """Those that are farthest behind, first those that the stable waits for."""
-        counts = np.isin(self.states, [state for state in State if state.counts])
-        order = np.lexsort((np.arange(len(self.names)), self.heartbeat, ~counts))
-        return [self.report(int(at)) for at in order[:most]]
-
-
-def _known(units: int) -> int | None:
-    return None if units == NEVER_UNITS else units
 
 
 class ClockState:
@@ -272,17 +197,18 @@ class ClockState:
 
         `present` are sources that are there, perhaps without rows.  Rows may have arrived after
         `now`, up to `polled`: they promise what they do without any wait, and end a silence.
+        Rows of a source for which there are no bounds move nothing; the beat counts them.
         """
         if now < self.now:
             message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
             raise UsageError(message)
-        paused = self._wholly(paused)
+        named: Names = (paused, blocked, present)
+        unknown: dict[str, int] = {}
+        if self.clock.rules.units():  # bounds of named sources
+            summaries, named, unknown = self._bounded(summaries, named)
         if self._grouped:  # a group learns as one source
             summaries = renamed(summaries, self._grouped)
-            paused, blocked, present = (
-                {self._grouped.get(name, name) for name in some}
-                for some in (paused, blocked, present)
-            )
+        paused, blocked, present = self._grouped_names(*named)
         units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
         held, off = self._mask(blocked, units), self._mask(paused, units)
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
@@ -309,9 +235,9 @@ class ClockState:
         greatest, since = self.greatest.copy(), self.silent_since.copy()
         beat = Beat(
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
-            states, since, ahead, off, self.clock.idle_after, None, tuple(changes),
+            states, since, ahead, off, self.clock.idle_after, None, tuple(changes), unknown,
         )  # fmt: skip
-        return _with_holder(beat, holder)
+        return with_holder(beat, holder)
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -352,6 +278,26 @@ class ClockState:
         if new:
             self.add_units(new, now)
         return {name: self._place[unit] for name, unit in units.items()}
+
+    def _bounded(
+        self, rows: Summaries, named: Names
+    ) -> tuple[Summaries, Names, dict[str, int]]:
+        """Rows and names of sources that have bounds; and how many rows each other one has."""
+        knows = self.clock.rules.knows
+        kept, others = only(rows, knows)
+        unknown = {name: 0 for some in named for name in some if not knows(name)}
+        paused, blocked, present = ([name for name in some if knows(name)] for some in named)
+        return kept, (paused, blocked, present), unknown | others
+
+    def _grouped_names(
+        self, paused: Collection[str], blocked: Collection[str], present: Collection[str]
+    ) -> Names:
+        """The names of paused, blocked and present sources, or of their groups that learn."""
+        paused, of = self._wholly(paused), self._grouped
+        if not of:
+            return paused, blocked, present
+        units = [{of.get(name, name) for name in some} for some in (paused, blocked, present)]
+        return units[0], units[1], units[2]
 
     def _wholly(self, paused: Collection[str]) -> Collection[str]:
         """The sources that are paused with all others of their group."""
@@ -489,11 +435,3 @@ class ClockState:
         moved = reached > self.overall
         self.overall = max(self.overall, reached)
         return moved, holder
-
-
-def _with_holder(beat: Beat, at: int | None) -> Beat:
-    if at is None:
-        return beat
-    report = beat.report(at)
-    fields = {name: getattr(beat, name) for name in Beat.__dataclass_fields__}
-    return Beat(**fields | {"holder": Holder(report.name, report.state, report.reason)})

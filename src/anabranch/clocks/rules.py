@@ -49,6 +49,9 @@ class Rules(Protocol):
     def counts_rows(self) -> bool:
         """Whether any promise counts rows."""
 
+    def knows(self, name: str) -> bool:
+        """Whether there are bounds for a source."""
+
     def unit_of(self, name: str) -> str:
         """The unit that a source belongs to."""
 
@@ -102,6 +105,10 @@ class AlikeRules:
     def counts_rows(self) -> bool:
         """See `Rules`."""
         return counts_rows(self.bounds)
+
+    def knows(self, name: str) -> bool:  # noqa: ARG002
+        """Every source."""
+        return True
 
     def unit_of(self, name: str) -> str:
         """Itself."""
@@ -170,6 +177,10 @@ class MatrixRules:
         """See `Rules`."""
         return counts_rows(self.bounds)
 
+    def knows(self, name: str) -> bool:
+        """Those that the bounds name."""
+        return name in self.bounds.sources
+
     def unit_of(self, name: str) -> str:
         """Itself, if there are bounds for it."""
         return self.bounds.sources[self.bounds.index(name)]
@@ -220,6 +231,10 @@ class GroupRules:
     delay: int | None = None
     timeout: int | None = None
     counts_rows: bool = False
+
+    def knows(self, name: str) -> bool:
+        """Those that are in a group."""
+        return name in self.group_of
 
     def unit_of(self, name: str) -> str:
         """The group of a source."""

@@ -88,7 +88,8 @@ def read_state(clock: Clock, parts: Mapping[str, bytes]) -> ClockState:
         if name.startswith("units/"):
             for at, unit in enumerate(header["names"]):
                 found[unit] = {one: int(columns[one][at]) for one in _UNIT_COLUMNS}
-    _put_units(state, found)
+    named = clock.rules.units()  # others have no bounds any more
+    _put_units(state, {n: row for n, row in found.items() if not named or n in named})
     state.now, state.last = control["now"], control["last"]
     state.overall, state.mark = control["overall"], control["mark"]
     if state.learner is not None and "learned" in control["parts"]:

@@ -20,7 +20,7 @@ a 4 8 1 14 14
 b 4 8 1 7 7
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -36,6 +36,8 @@ _CELLS: Final = 512
 """The number of cells of a line, of which buckets are made: more cost more than they save."""
 
 Names: TypeAlias = tuple[str, ...]
+COLUMNS: Final = ("after", "upto", "count", "least", "greatest", "ahead")
+"""The columns of lines beside their source."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -206,10 +208,7 @@ def fold(parts: Sequence[Summaries]) -> Summaries:
     source = np.concatenate(
         [np.array([place[n] for n in part.names], np.int64)[part.source] for part in parts]
     )
-    columns = [
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("after", "upto", "count", "least", "greatest", "ahead")
-    ]
+    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS]
     order = np.lexsort((columns[0], columns[1], source))
     source, (after, upto, count, least, greatest, ahead) = (
         source[order],
@@ -239,6 +238,28 @@ def renamed(lines: Summaries, names: Mapping[str, str]) -> Summaries:
     place = {name: at for at, name in enumerate(dict.fromkeys(new))}
     source = np.array([place[name] for name in new], np.int64)[lines.source]
     return fold([replace(lines, names=tuple(place), source=source)])
+
+
+def only(lines: Summaries, wanted: Callable[[str], bool]) -> tuple[Summaries, dict[str, int]]:
+    """The lines of the sources that are wanted, and the number of rows of each other one."""
+    wants = np.array([wanted(name) for name in lines.names], np.bool_)
+    if wants.all():
+        return lines, {}
+    counts = np.zeros(len(lines.names), np.int64)
+    np.add.at(counts, lines.source, lines.count)
+    others = {lines.names[at]: int(counts[at]) for at in np.flatnonzero(~wants)}
+    kept = wants[lines.source]
+    place = np.cumsum(wants) - 1
+    held = lines.histograms
+    if held is not None:
+        mine, number = kept[held.line], np.cumsum(kept) - 1
+        held = Histograms(
+            held.shift[kept], number[held.line[mine]], held.bucket[mine], held.number[mine]
+        )
+    names = tuple(name for name, want in zip(lines.names, wants, strict=True) if want)
+    columns = {name: getattr(lines, name)[kept] for name in COLUMNS}
+    source = place[lines.source[kept]]
+    return Summaries(names, source, **columns, histograms=held), others
 
 
 def _codes(sources: Sequence[str] | Coded) -> tuple[Names, Ints]:

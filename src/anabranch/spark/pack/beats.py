@@ -18,6 +18,7 @@ from anabranch.batch.batch import Batch, Ints
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.summary import (
+    COLUMNS,
     Coded,
     Histograms,
     Summaries,
@@ -37,7 +38,6 @@ TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
 NAMELESS: Final = "(none)"
 """The source of rows that name none."""
-_COLUMNS: Final = ("after", "upto", "count", "least", "greatest", "ahead")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Tally:
 
 def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:
     """Arrivals in microseconds; a row without one arrived with its trigger."""
-    return pc.fill_null(column.cast(pa.timestamp("us")).cast(pa.int64()), at)
+    micros = pc.cast(column, pa.timestamp("us"), safe=False)
+    return pc.fill_null(micros.cast(pa.int64()), at)
 
 
 def _sources(how: Beating, replica: str, rows: pa.Table, count: int) -> Coded:
@@ -129,7 +130,7 @@ def sources_of(rows: pa.Table, by: Sequence[str]) -> pa.ChunkedArray:
 def to_table(lines: Summaries) -> pa.Table:
     """Lines as columns, a row each."""
     names = pa.array(lines.names, pa.string()).take(pa.array(lines.source))
-    columns = {name: to_arrow(getattr(lines, name), pa.int64()) for name in _COLUMNS}
+    columns = {name: to_arrow(getattr(lines, name), pa.int64()) for name in COLUMNS}
     held = lines.histograms
     if held is not None:
         ends = np.searchsorted(held.line, np.arange(len(lines) + 1)).astype(np.int32)
@@ -146,7 +147,7 @@ def from_table(table: pa.Table) -> Summaries:
     place = {name: at for at, name in enumerate(names)}
     source = np.array([place[n] for n in table.column("name").to_pylist()], np.int64)
     after, upto, count, least, greatest, ahead = (
-        numbers(table.column(name), np.dtype(np.int64)) for name in _COLUMNS
+        numbers(table.column(name), np.dtype(np.int64)) for name in COLUMNS
     )
     held = None
     if "shift" in table.column_names:
