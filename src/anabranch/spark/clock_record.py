@@ -1,8 +1,14 @@
 """What a progress record shows of the clocks that infer stables."""
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+OTHERS: Final = "(others)"
+"""All sources without bounds but those that a record names."""
+_SHOWN: Final = 10
+_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,7 +18,8 @@ class ClockRecord:
     `time` is the trigger's, in microseconds (0: no clock needs it); `due` when something may
     change without any row; `every` that time passes by itself, if events wait.  `ahead` are
     rows of the trigger whose times were too far in the future.  `sources` are the ten that are
-    farthest behind.
+    farthest behind.  `unknown` are the rows of sources for which there are no bounds, which
+    move no clock: in a record those of the trigger, in totals all.
     """
 
     time: int
@@ -22,8 +29,50 @@ class ClockRecord:
     every: int | None = None
     ahead: int = 0
     sources: list[dict[str, Any]] = field(default_factory=list)
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unknown", _greatest(self.unknown))
+
+    def after(self, before: "ClockRecord | None") -> "ClockRecord":
+        """The same with the rows that were counted before."""
+        counts = Counter({} if before is None else before.unknown)
+        counts.update(self.unknown)
+        return replace(self, unknown=counts)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong, for people."""
+        if not self.unknown:
+            return []
+        names = ", ".join(self.unknown)
+        return [
+            f"no bounds for {names}: rows of these sources are merged where the output is not "
+            "final, move no clock, and nothing waits for them; give bounds for them "
+            "(heartbeats), or correct their names"
+        ]
+
+    def is_due(self, now: float, live: int) -> bool:
+        """Whether a clock may show something new at `now` (microseconds) although no row came.
+
+        `live` are the events that wait for a stable.
+        """
+        if not self.time:
+            return False
+        times = [] if self.due is None else [self.due]
+        if self.every is not None and live:
+            times.append(self.time + max(self.every, _SECOND))
+        return any(time <= now for time in times)
 
     @classmethod
     def read(cls, fields: Mapping[str, Any] | None) -> "ClockRecord | None":
         """The record of what JSON has; None if there is none."""
         return None if fields is None else cls(**fields)
+
+
+def _greatest(counts: Mapping[str, int]) -> dict[str, int]:
+    """The sources with most rows by name, and the sum of all others."""
+    names = sorted((n for n in counts if n != OTHERS), key=lambda n: (-counts[n], n))
+    found = {name: counts[name] for name in sorted(names[:_SHOWN])}
+    rest = counts.get(OTHERS, 0) + sum(counts[name] for name in names[_SHOWN:])
+    return found | {OTHERS: rest} if rest or len(names) > _SHOWN else found

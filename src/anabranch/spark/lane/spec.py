@@ -54,7 +54,8 @@ class LaneSpec:
     key, so those that repeat one are worth a warning.  `warm`: workers may keep copies of
     states (decided by the driver's environment).  `exported` is the folder with the states that
     lanes begin with, if they do not begin with nothing; the run has taken `first_trigger`
-    triggers by then.  `clocks` infer the stables of inputs that have none.
+    triggers by then.  `clocks` infer the stables of inputs that have none; `notes` is the name
+    under which lanes leave a note of when these are due, for a source of ticks.
     """
 
     run: str
@@ -74,6 +75,7 @@ class LaneSpec:
     exported: str | None = None
     first_trigger: int = 0
     clocks: tuple[LaneClock, ...] = ()
+    notes: str | None = None
 
     @property
     def schema(self) -> ElementSchema:

@@ -15,6 +15,7 @@ from anabranch.spark.lane.rows import PARCEL, LaneRow, parcel_rows
 from anabranch.spark.lane.spec import LaneSpec
 from anabranch.spark.lane.state import NO_COPIES, WARM, load, store
 from anabranch.spark.lane.trigger import Made, make
+from anabranch.spark.pack.due import leave
 from anabranch.spark.pack.parcels import Parcel, from_row
 from anabranch.spark.pack.placement import lane_keys
 from anabranch.spark.pack.spill import spilling
@@ -84,6 +85,8 @@ def take(spec: LaneSpec, parts: Parts, parcels: Sequence[Parcel]) -> Made:
         saved=saved,
         state_bytes=lane.kept.stored,
     )
+    if spec.notes is not None:
+        leave(spec.notes, record.lane, record.live, record.clock)
     return replace(made, rows=[*rows, record_row(record, staged)])
 
 
