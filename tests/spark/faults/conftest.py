@@ -18,10 +18,11 @@ def scene(
     made: list[Scene] = []
     base = request.config.getoption("hypothesis_seed", None)
 
-    def make(number: int, *, master: str = "local[2]") -> Scene:
+    def make(number: int, *, master: str = "local[2]", kind: type[Scene] = Scene) -> Scene:
         seed = int(base or 0) * 1000 + number
-        made.append(Scene(tmp_path / "scene", seed, master=master))
-        record_property("faults", (seed, asdict(made[0].counts)))  # plain: workers send it
+        made.append(kind(tmp_path / "scene", seed, master=master))
+        # Plain values, which workers of pytest can send; they count until the test ends.
+        record_property("faults", (seed, vars(made[0].counts)))
         return made[0]
 
     yield make

@@ -64,11 +64,16 @@ class Scene:
         self.sessions: list[Session] = []
         self.held: dict[str, deque[tuple[Path, Path]]] = {}
         self.ready = 10.0  # seconds until the first trigger begins; measured as we go
-        case = self.rng.choice(sorted(SHAPES))
-        print(f"seed {seed}: case {case}, master {master}")
-        self.place.generate(case, events=400, file_rows=40, seed=seed, **SHAPES[case])
+        self.options: list[object] = []
+        print(f"seed {seed}: {self.fill(seed)}, master {master}")
         self.files = sorted(self.place.inbox.glob("*/part-*"))
         self._hold_back()
+
+    def fill(self, seed: int) -> str:
+        """Write the inbox, and the truth; what they are."""
+        case = self.rng.choice(sorted(SHAPES))
+        self.place.generate(case, events=400, file_rows=40, seed=seed, **SHAPES[case])
+        return f"case {case}"
 
     def _hold_back(self) -> None:
         """All files but each replica's first are to come later."""
@@ -98,7 +103,7 @@ class Scene:
         folders = [place.inbox, "--output", place.output, "--checkpoint", place.checkpoint]
         command = [sys.executable, "-m", "anabranch", "merge", *folders, *words]
         lanes = [] if self.lanes is None else ["--lanes", self.lanes]
-        return self._session([*command, "--master", self.master, *lanes])
+        return self._session([*command, *self.options, "--master", self.master, *lanes])
 
     def upgrade(self, lanes: int) -> Session:
         """`anabranch upgrade` as a process; who starts the merge then names no lanes."""

@@ -8,10 +8,13 @@ are done one after the other.  Each prints a line of JSON.
     latest:FIRST:LAST    a merge whose readers begin at the end, and messages after that
     watch                a merge that runs until it is killed
     upgrade:LANES
+    limited:ROWS         a merge with clocks: of east this many rows of each partition wait
+                         behind a limit of the reader, west has one of each and is silent
 """
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,60 @@ class Actions:
         print(json.dumps({"watching": True}), flush=True)
         query.wait()
         return {}
+
+    def limited(self, rows: str) -> dict[str, Any]:
+        """The states of the sources while rows wait, and what is late in the end."""
+        for topic, count in zip(TOPICS, (int(rows), 1), strict=True):
+            self._produce_now(topic, count)
+        feeds = [self._clocked(topic) for topic in TOPICS]
+        seen: dict[str, Any] = {"blocked": 0, "idle": 0, "names": set(), "held_by": set()}
+
+        def look(totals: Any) -> None:
+            clock = totals.clock
+            if clock is None or not clock.states["blocked"]:
+                return
+            for word in ("blocked", "idle"):
+                seen[word] = max(seen[word], clock.states[word])
+            shown = [one for one in clock.sources if one["state"] == "blocked"]
+            seen["names"] |= {one["name"] for one in shown}
+            seen["held_by"] |= set(clock.held_by.values())
+
+        query = ab.merge(*feeds, lanes=2).start(
+            self.checkpoint, output=self.output, on_trigger=look
+        )
+        expected, began = 3 * (int(rows) + 1), time.monotonic()
+        while query.totals.rows < expected or query.totals.live:
+            assert time.monotonic() - began < 300, query.totals.to_dict()
+            query.wait(1)
+        query.stop()
+        totals = query.totals
+        found = {name: sorted(v) if isinstance(v, set) else v for name, v in seen.items()}
+        counts = {"rows": totals.rows, "late": totals.bucket("late")}
+        return {**found, **counts, "seconds": round(time.monotonic() - began)}
+
+    def _produce_now(self, topic: str, count: int) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        rows = self.spark.range(3 * count).select(
+            F.to_json(
+                F.struct(F.current_timestamp().alias("ts"), F.col("id").cast("string"))
+            ).alias("value"),
+            (F.col("id") % 3).cast("int").alias("partition"),
+        )
+        writer = rows.coalesce(1).write.format("kafka").option("topic", topic)
+        writer.option("kafka.bootstrap.servers", self.address).save()
+
+    def _clocked(self, topic: str) -> Any:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        reader = self.spark.readStream.format("kafka").option("subscribe", topic)
+        reader = reader.option("kafka.bootstrap.servers", self.address)
+        reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 3)
+        value = F.from_json(F.col("value").cast("string"), "ts timestamp, id string")
+        df = reader.load().select(value.alias("value"), "topic", "partition", "offset")
+        df = df.select("value.*", "topic", "partition", "offset")
+        events = ab.events(df, start="ts", lifetime="1 second", order="kafka", name=topic)
+        return events.heartbeats(delay="12 seconds", idle_after="4 seconds")
 
     def upgrade(self, lanes: str) -> dict[str, Any]:
         try:

@@ -49,6 +49,13 @@ class Session:
             time.sleep(0.05)
         self.wait(300)
 
+    def kill_workers(self) -> int:
+        """kill -9 of the Python processes but the command itself; how many there were."""
+        own = self.process.pid
+        workers = [p for p, name in self.members().items() if name.startswith("python")]
+        _strike(pid for pid in workers if pid != own)
+        return len(workers) - 1
+
     def interrupt(self) -> int:
         """Ctrl-C for the command; its exit code."""
         self.process.send_signal(signal.SIGINT)

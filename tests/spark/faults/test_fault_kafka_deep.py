@@ -10,7 +10,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +119,25 @@ def test_a_merge_of_kafka_goes_on_in_other_lanes(scene: Scene) -> None:
     scene.judge(last)
 
 
+def test_partitions_behind_a_limit_are_blocked_and_not_idle(scene: Scene) -> None:
+    """Rows that wait in Kafka are not late by `delay`, however long they wait; others idle."""
+    (found,) = scene.act("limited:30")
+    print(found)
+    assert found["rows"] == 93
+    assert found["seconds"] > 20, "the last rows came later than 12 seconds after their time"
+    assert found["late"] == 0
+    assert found["blocked"] == 3
+    assert found["names"] == ["east-0", "east-1", "east-2"]
+    assert found["idle"] == 3, "the partitions of west, at the same time"
+    assert any("rows of it wait that were not read" in one for one in found["held_by"])
+
+
 @pytest.mark.parametrize("seed", range(500, 504))
 def test_killed_merges_and_upgrades_lose_nothing(
     scene: Scene, seed: int, record_property: Callable[[str, object], None]
 ) -> None:
     rng, counts = random.Random(seed), scene.counts
-    record_property("faults", (seed, asdict(counts)))
+    record_property("faults", (seed, vars(counts)))
     scene.act(scene.more(), "once:2")
     for _ in range(ROUNDS):
         session = scene.start(scene.more(), "watch")

@@ -4,7 +4,6 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def test_kills_lose_and_double_nothing(
     kills: int,
 ) -> None:
     given, rng, counts = streams(seed, 60), random.Random(seed), Counts()
-    record_property("faults", (seed, asdict(counts)))
+    record_property("faults", (seed, vars(counts)))
     files = write_files(tmp_path, given, 12)
     program = Path(__file__).parents[1] / "chained.py"
     give(tmp_path, files[: len(files) // 2])
