@@ -1,0 +1,263 @@
+"""What heartbeats cost on Spark: their share of a trigger, and the CPU of a query that is idle.
+
+    python benchmarks/heartbeats_spark.py              about twelve minutes
+    python benchmarks/heartbeats_spark.py --idle 30    the idle queries for 30 seconds each
+
+**A trigger.**  Two copies of one stream, ten sources in each, 100,000 rows in a trigger.  Two
+merges in one session read the same files and take turns, a trigger each:
+
+    stables      `ab.elements`: the files have a stable as their last row
+    heartbeats   `ab.events(...).heartbeats(disorder=, idle_after=, source=)`: it skips that row
+
+Both come to the same frontier in each trigger, so both keep and free the same events.  The
+figure is the median of the ratios heartbeats / stables over all pairs, with quartiles; the
+times are those that Spark reports (`triggerExecution`).
+
+**An idle hour.**  After its rows a query gets nothing more: with heartbeats (`idle_after="10
+seconds"`; measured from when all sources are idle), by Spark's own writer (its source of ticks
+is looked at), and the merge with stables, for comparison.  CPU seconds of all processes, scaled
+to an hour; and the triggers meanwhile.
+"""
+
+import argparse
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from merging.clock import machine, report
+
+import anabranch as ab
+
+NAMES = ("east", "west")
+ROWS = 50_000
+"""Rows of each copy in a trigger."""
+SOURCES = 10
+WARM, MEASURED = 8, 16
+SECOND = 1_000_000
+FIRST = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * SECOND
+STEP = 1_000
+"""Microseconds between two rows."""
+DISORDER = 100
+"""The greatest distance of a row behind the greatest time before it, in rows."""
+PATIENCE = 300
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def write_files(folder: Path, turns: int) -> None:
+    """A file of each copy for each turn: the same rows, each copy in another order."""
+    for number, name in enumerate(NAMES):
+        (folder / name).mkdir(parents=True)
+        chance = np.random.default_rng(number)
+        for turn in range(turns):
+            row = np.arange(turn * ROWS, (turn + 1) * ROWS)
+            shaken = np.argsort(np.arange(ROWS) + chance.integers(0, DISORDER // 2, ROWS))
+            row[:-SOURCES] = row[shaken[shaken < ROWS - SOURCES]]  # all sources end a file
+            start = FIRST + row * STEP
+            stable = int(start.max()) - (DISORDER + SOURCES - 1) * STEP
+            table = pa.table(
+                {
+                    "kind": ["insert"] * ROWS + ["stable"],
+                    "start": pa.array([*start, stable], pa.timestamp("us", "UTC")),
+                    "id": [f"event {n:012d}" for n in row] + [None],
+                    "sensor": [f"sensor {n % SOURCES}" for n in row] + [None],
+                }
+            )
+            pq.write_table(table, folder / name / f"{turn:05d}.parquet")
+
+
+def frames(spark: Any, inbox: Path) -> Iterator[tuple[str, Any]]:
+    columns = "kind string, start timestamp, id string, sensor string"
+    for name in NAMES:
+        (inbox / name).mkdir(parents=True)
+        yield name, spark.readStream.schema(columns).parquet(str(inbox / name))
+
+
+def by_stables(spark: Any, inbox: Path) -> Any:
+    from pyspark.sql import functions as f
+
+    end = (f.col("start") + f.expr("interval 1 second")).alias("end")
+    nothing = f.lit(None).cast("timestamp").alias("old_end")
+    streams = [
+        ab.elements(df.select("kind", "start", end, nothing, "id", "sensor"), name=name)
+        for name, df in frames(spark, inbox)
+    ]
+    return ab.merge(*streams, gaps=True, case="r4")
+
+
+def by_heartbeats(spark: Any, inbox: Path, idle_after: str = "1 hour") -> Any:
+    streams = [
+        ab.events(
+            df.where("kind = 'insert'").drop("kind"),
+            start="start",
+            lifetime="1 second",
+            name=name,
+        ).heartbeats(
+            disorder=f"{DISORDER * STEP // 1000} milliseconds",
+            idle_after=idle_after,
+            source="sensor",
+        )
+        for name, df in frames(spark, inbox)
+    ]
+    return ab.merge(*streams, gaps=True, case="r4")
+
+
+class Side:
+    """One merge that takes its turns; `extra` are the rows of a file that are no events."""
+
+    def __init__(self, root: Path, made: Path, merged: Any, extra: int) -> None:
+        self.inbox, self.made, self.each = root / "in", made, ROWS + extra
+        self.query = merged.start(root / "ck", final=root / "final", interval="1 second")
+        self.last = -1
+
+    def turn(self, number: int) -> float:
+        """Milliseconds of the triggers that took the files of this turn."""
+        time.sleep((1.5 - time.time() % 1) % 1)  # Spark looks for files at each full second
+        deliver(self.made, self.inbox, number)
+        query, until = self.query, time.monotonic() + PATIENCE
+        wanted = (number + 1) * self.each * len(NAMES)
+        while query.totals.rows < wanted or not self._reported(query.totals.next_trigger - 1):
+            assert time.monotonic() < until, query.totals.to_dict()
+            time.sleep(0.02)
+        since, self.last = self.last, query.totals.next_trigger - 1
+        return sum(
+            one.durationMs["triggerExecution"]
+            for one in query.recentProgress
+            if one.batchId > since and "addBatch" in one.durationMs
+        )
+
+    def _reported(self, trigger: int) -> bool:
+        done = [one for one in self.query.recentProgress if "addBatch" in one.durationMs]
+        return bool(done) and done[-1].batchId >= trigger
+
+
+def deliver(made: Path, inbox: Path, number: int) -> None:
+    """The files of a turn appear at once."""
+    targets = [(name, inbox / name / f"{number:05d}.parquet") for name in NAMES]
+    for name, target in targets:
+        shutil.copy(made / name / target.name, target.with_name(f".{target.name}"))
+    for _, target in targets:
+        target.with_name(f".{target.name}").rename(target)
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    low, _, high = quantiles(values, n=4)
+    return {"q1": round(low, 3), "median": round(median(values), 3), "q3": round(high, 3)}
+
+
+def share_of_a_trigger(spark: Any, root: Path, warm: int, measured: int) -> dict[str, Any]:
+    made = root / "made"
+    write_files(made, warm + measured)
+    sides = {
+        "stables": Side(root / "a", made, by_stables(spark, root / "a" / "in"), 1),
+        "heartbeats": Side(root / "b", made, by_heartbeats(spark, root / "b" / "in"), 0),
+    }
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(warm + measured):
+        for name in list(sides) if turn % 2 else reversed(sides):
+            taken[name].append(sides[name].turn(turn))
+        frontiers = {side.query.totals.frontier for side in sides.values()}
+        assert len(frontiers) == 1, f"the merges are not equally far: {frontiers}"
+    for side in sides.values():
+        side.query.stop()
+        assert side.query.totals.bucket("late") == 0, side.query.totals.to_dict()
+    pairs = zip(taken["heartbeats"][warm:], taken["stables"][warm:], strict=True)
+    return {
+        "rows_per_trigger": ROWS * len(NAMES),
+        "sources": SOURCES * len(NAMES),
+        "pairs": measured,
+        "ratio": spread([one / other for one, other in pairs]),
+        "ms": {name: spread(some[warm:]) for name, some in taken.items()},
+    }
+
+
+def cpu_seconds() -> float:
+    """What this process and all that came of it have used so far."""
+    parents, used = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it ended while we looked
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            used[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS  # with ended children
+    mine = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(used[pid] for pid in mine)
+
+
+def idle_hour(query: Any, seconds: int) -> dict[str, Any]:
+    """The CPU seconds of an hour in which nothing comes, and the triggers that ran."""
+    query = getattr(query, "query", query)
+    before, begin, first = cpu_seconds(), time.monotonic(), _triggers(query)
+    time.sleep(seconds)
+    used, passed = cpu_seconds() - before, time.monotonic() - begin
+    return {
+        "measured_seconds": round(passed),
+        "cpu_seconds_per_hour": round(used / passed * 3600),
+        "triggers": _triggers(query) - first,
+    }
+
+
+def _triggers(query: Any) -> int:
+    done = [one for one in query.recentProgress if "addBatch" in one.durationMs]
+    return int(done[-1].batchId) + 1 if done else 0
+
+
+def idle_queries(spark: Any, root: Path, seconds: int) -> dict[str, Any]:
+    made, found = root / "made", {}
+    write_files(made, 1)
+    for kind in ("stables", "heartbeats", "heartbeats_by_spark_writer"):
+        place = root / kind
+        inbox = place / "in"
+        merged = (
+            by_stables(spark, inbox)
+            if kind == "stables"
+            else by_heartbeats(spark, inbox, idle_after="10 seconds")
+        )
+        if kind == "heartbeats_by_spark_writer":
+            stream = merged.final().writeStream.format("parquet").option("path", str(place / "out"))
+            stream = stream.option("checkpointLocation", str(place / "ck"))
+            query = stream.trigger(processingTime="1 second").start()
+        else:
+            query = merged.start(place / "ck", final=place / "final", interval="1 second")
+        deliver(made, inbox, 0)
+        time.sleep(60)  # all sources are idle, and the last trigger has ended
+        found[kind] = idle_hour(query, seconds)
+        query.stop()
+    return found
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    words.add_argument("--idle", type=int, default=120, help="seconds of each idle query")
+    words.add_argument(
+        "--pairs", type=int, default=MEASURED, help="pairs of triggers that count"
+    )
+    asked = words.parse_args()
+    facts = machine()
+    root = Path(tempfile.mkdtemp(prefix="heartbeats_spark_"))
+    spark = ab.session(config={"spark.sql.shuffle.partitions": "2"})
+    try:
+        found = {
+            "trigger": share_of_a_trigger(spark, root / "race", WARM, asked.pairs),
+            "idle": idle_queries(spark, root / "idle", asked.idle),
+        }
+    finally:
+        spark.stop()
+        shutil.rmtree(root, ignore_errors=True)
+    report("heartbeats_spark", {"machine": facts, **found})
+
+
+if __name__ == "__main__":
+    main()
