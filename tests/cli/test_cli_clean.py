@@ -22,7 +22,7 @@ from anabranch.spark.query.consumed import removable
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.prepare import Folders
 from anabranch.spark.query.run_record import Run, read, write
-from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.query.watch import InboxWatch, look_into
 
 GONE = 2**22 + 1  # above the largest process id of Linux and macOS
 
@@ -148,7 +148,7 @@ class Consumed:
                 pq.write_table(pa.table(rows, schema), file)
             else:
                 file.write_text(json.dumps({name: one[0] for name, one in rows.items()}))
-        self.watch.advance()
+        look_into([self.watch])
 
     def consume(self, triggers: int) -> None:
         """Spark moves the first files of the log away."""

@@ -51,6 +51,26 @@ def test_generate_merge_check(run: Any, place: Place) -> None:
     assert "the histories are the same" in checked.output
 
 
+def test_plain_rows_name_their_sources_and_arrivals(run: Any, place: Place) -> None:
+    for name in ("east", "west"):
+        (place.inbox / name).mkdir(parents=True)
+        rows = [{"at": at, "from": "a" if at > 50 else "b"} for at in (100, 40, 97)]
+        came = "2026-01-01T00:00:00Z"
+        lines = [json.dumps(row | {"came": came}) for row in rows]
+        (place.inbox / name / "1.jsonl").write_text("\n".join(lines))
+    words = ["--time", "at", "--disorder", 5, "--source", "from", "--arrival", "came"]
+    ran = run("merge", *folders(place), "--once", "--json", *words)
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert report["frontier"] == 35, "of the slower source"
+    assert report["adds_up"] is True
+    payload = pq.read_schema(next((place.output / "elements").glob("*.parquet"))).names
+    assert "from" in payload
+    assert "came" not in payload
+    shown = run("merge", *folders(place), "--once", *words[:2], "--source", "from")
+    assert "give disorder=" in str(shown.exception)
+
+
 def test_json_is_a_line_per_trigger_and_the_account(run: Any, place: Place) -> None:
     place.generate(events=50)
     ran = run("merge", *folders(place), "--once", "--json")

@@ -32,9 +32,11 @@ def put(folder: Path, number: int, rows: list[tuple[int, str]]) -> None:
     os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files by their time
 
 
-def copies(spark: Any, root: Path, **heartbeats: Any) -> list[Any]:
+def copies(
+    spark: Any, root: Path, names: tuple[str, ...] = ("east", "west"), **heartbeats: Any
+) -> list[Any]:
     made = []
-    for name in ("east", "west"):
+    for name in names:
         reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
         df = reader.parquet(str(root / name))
         events = ab.events(df, start="ts", lifetime="1 second", name=name)
@@ -61,19 +63,16 @@ def test_plain_rows_become_final(spark: Any, tmp_path: Path) -> None:
     assert query.totals.frontier == int((FIRST.timestamp() + 50) * 1_000_000)
     assert query.totals.live < 6
 
-    def final() -> list[str]:
-        return sorted(row.id for row in spark.read.parquet(str(out)).collect())
-
-    assert final() == ["a", "b", "c"]
+    assert final(spark, out) == ["a", "b", "c"]
     forget_commit(ck)
     again = start(**usual)
     assert again.totals.frontier == query.totals.frontier
-    assert final() == ["a", "b", "c"]
+    assert final(spark, out) == ["a", "b", "c"]
     put(tmp_path / "east", 2, [(100, "e"), (10, "late")])
     put(tmp_path / "west", 2, [(100, "e")])
     query = start(disorder="40 seconds", idle_after="1 hour")
     assert query.totals.frontier == int((FIRST.timestamp() + 60) * 1_000_000)
-    assert final() == ["a", "b", "c", "only east", "only west"]
+    assert final(spark, out) == ["a", "b", "c", "only east", "only west"]
     assert query.totals.bucket("late") == 1
     assert query.totals.bucket("violation") == 0
     found = runs.read(ck)
@@ -129,6 +128,85 @@ def test_an_idle_source_does_not_stall_a_query_and_then_nothing_happens(
     assert query.totals.adds_up
     found = spark.read.parquet(str(tmp_path / "final"))
     assert {row.id for row in found.collect()} >= {"a", "b"}
+
+
+def final(spark: Any, folder: Path) -> list[str]:
+    read = spark.read.schema(COLUMNS).parquet(str(folder))
+    return sorted(row.id for row in read.collect())
+
+
+def test_time_passes_also_where_spark_writes_the_view(spark: Any, tmp_path: Path) -> None:
+    """A view by Spark's own writer: ticks while something is due, then no trigger, no file."""
+    put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
+    put(tmp_path / "west", 0, [(0, "a")])
+    out, ck = tmp_path / "out", tmp_path / "ck"
+
+    def started() -> Any:
+        beats = {"disorder": "10 seconds", "idle_after": "4 seconds"}
+        merged = ab.merge(
+            *copies(spark, tmp_path, **beats), lanes=2, quarantine=tmp_path / "not-merged"
+        )
+        writer = merged.final().writeStream.format("parquet").option("path", str(out))
+        return writer.option("checkpointLocation", str(ck)).start()
+
+    def wait_for(query: Any, expected: list[str]) -> None:
+        for _ in range(200):
+            if out.exists() and final(spark, out) == expected:
+                return
+            assert query.isActive, query.exception()
+            sleep(0.3)
+        raise AssertionError(final(spark, out), query.lastProgress)
+
+    query = started()
+    try:
+        wait_for(query, ["a", "b"])  # west, then both, are idle
+        sleep(2)
+        batch, files = query.lastProgress["batchId"], len(list(out.glob("*.parquet")))
+        sleep(4)
+        assert query.lastProgress["batchId"] == batch, "nothing is due"
+        assert len(list(out.glob("*.parquet"))) == files
+        put(tmp_path / "east", 1, [(60, "c")])
+        wait_for(query, ["a", "b", "c"])
+    finally:
+        query.stop()
+    put(tmp_path / "west", 1, [(90, "d")])
+    query = started()  # with its ticks, from the same checkpoint
+    try:
+        wait_for(query, ["a", "b", "c", "d"])
+    finally:
+        query.stop()
+
+
+def test_plain_files_of_an_inbox_and_a_dataframe_are_one_merge(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Each has its clock; a replica of the inbox, then the DataFrame, falls silent."""
+    at = int(FIRST.timestamp()) * 1_000_000
+    put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
+    put(tmp_path / "in" / "west", 0, [(0, "a"), (20, "c")])
+    put(tmp_path / "in" / "north", 0, [(0, "a")])
+    beats = {"disorder": "5 seconds", "idle_after": "3 seconds"}
+    (frame,) = copies(spark, tmp_path, ("east",), **beats)
+    inbox = ab.inbox(tmp_path / "in", start="ts", lifetime="1 second")
+    merged = ab.merge(frame, inbox.heartbeats(**beats, source="sensor"), lanes=2)
+    words = "disorder 5 seconds, idle after 3 seconds"
+    assert f"east: {words}; replicas of inboxes: {words}, a source is" in merged.explanation
+    query = merged.start(tmp_path / "ck", final=tmp_path / "final")
+    try:
+        wait_until(query, lambda totals: totals.frontier == at + 30_000_001)
+        assert query.totals.clock.states["idle"] == 4  # east, and three sources of the inbox
+        triggers = query.totals.triggers
+        sleep(3)
+        assert query.totals.triggers == triggers  # nothing is due
+        put(tmp_path / "in" / "west", 1, [(60, "a")])
+        put(tmp_path / "east", 1, [(70, "a")])
+        wait_until(query, lambda totals: totals.frontier == at + 70_000_001)
+    finally:
+        query.stop()
+    assert query.totals.adds_up
+    assert query.totals.bucket("late") == query.totals.bucket("violation") == 0
+    found = spark.read.parquet(str(tmp_path / "final")).collect()
+    assert sorted(row.id for row in found) == ["a", "a", "a", "b", "c"]
 
 
 def test_a_batch_is_unaffected(spark: Any) -> None:

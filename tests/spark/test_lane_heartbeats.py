@@ -194,3 +194,50 @@ def test_partitions_of_kafka_are_sources() -> None:
     rows = pa.table({"topic": ["t", "t", "u"], "partition": [0, 1, None]})
     found = sources_of(rows, ("topic", "partition")).to_pylist()
     assert found == ["t-0", "t-1", "(none)"]
+
+
+def test_a_replica_without_bounds_is_merged_and_does_not_stall_the_output() -> None:
+    own = [Pair(0, 1)]
+    bounds = Bounds.of({("east", "east"): own, ("west", "west"): own})
+    lanes = ClockedLanes(Clock(bounds), replicas=("east", "north", "west"))
+    lanes.trigger({"east": [Row(100)], "west": [Row(90)], "north": [Row(95, "n")]}, 0)
+    assert lanes.frontier == 90
+    lanes.trigger({"east": [Row(120)], "west": [Row(110)]}, 0)
+    assert lanes.frontier == 110
+    lanes.trigger({"north": [Row(115, "m"), Row(20, "o")]}, 0)
+    assert lanes.bucket("late") == 1
+    late = [one.origin for one in lanes.runtime.rows if one.channel == "late" and one.origin]
+    (reason,) = late[0].column("reason").to_pylist()
+    assert "source north, 90 behind the frontier 110, bound: none for this source" in reason
+    lanes.trigger({"east": [Row(130)], "west": [Row(130)]}, 0)
+    assert {one.payload for one in lanes.final if one.start in (95, 115)} == {"n", "m"}
+    clock = lanes.runtime.totals.clock
+    assert clock is not None
+    assert clock.unknown == {"north": 3}
+    assert clock.troubles[0].startswith("no bounds for north: rows of these sources are merged")
+
+
+def test_a_source_without_bounds_in_a_replica_moves_no_clock() -> None:
+    bounds = Bounds.of({("a", "a"): [Pair(0, 1)]})
+    lanes = ClockedLanes(Clock(bounds), by=("__source",))
+    for name in ("east", "west"):
+        lanes.trigger({name: [Row(100, "x", "a"), Row(3, "y", "b"), Row(900, "z", "c")]}, 0)
+    assert lanes.frontier == 100
+    assert lanes.bucket("late") == 0
+    assert lanes.runtime.totals.clock is not None
+    assert lanes.runtime.totals.clock.unknown == {"b": 2, "c": 2}
+
+
+def test_a_group_of_replicas_has_one_heartbeat() -> None:
+    own, other = [Pair(0, 1)], [Pair(0, 30)]
+    bounds = Bounds.of(
+        {
+            ("east", "east"): own,
+            ("west", "west"): own,
+            ("east", "west"): other,
+            ("west", "east"): other,
+        }
+    )
+    lanes = ClockedLanes(Clock(bounds, groups=(("east", "g"), ("west", "g"))))
+    lanes.trigger({"east": [Row(100)]}, 0)
+    assert lanes.frontier == 71

@@ -1,6 +1,8 @@
 """When the driver lets clocks be read without rows, and what it declares of replicas."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from clocked_lanes import ClockedLanes, Row
@@ -9,12 +11,14 @@ from anabranch.clocks import Clock, delay, disorder
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.progress import Totals
 from anabranch.spark.query.control_log import ControlLog, read_entries
-from anabranch.spark.query.ticks import Ticker, declared, pause
+from anabranch.spark.query.ticks import Ticker, declared, is_due, pause
+from anabranch.spark.query.unread import Readers
 
 SECOND = 1_000_000
+NOTHING = ControlLog(None)
 
 
-def ticker(log: ControlLog, unread: set[str]) -> Ticker:
+def ticker(log: ControlLog, unread: dict[str, tuple[str, ...]]) -> Ticker:
     clock = Clock(disorder(10), idle_after=60 * SECOND)
     return Ticker(log, (LaneClock(clock, ("east", "west")),), lambda: unread)
 
@@ -27,7 +31,7 @@ def test_an_entry_is_written_when_something_is_due_and_not_before(tmp_path: Path
     log = ControlLog(tmp_path / "control", implied=True)
     lanes = ClockedLanes(Clock(disorder(10), idle_after=60 * SECOND))
     lanes.trigger({"east": [Row(100)], "west": [Row(90)]}, 1000 * SECOND)
-    totals, ticks = lanes.runtime.totals, ticker(log, set())
+    totals, ticks = lanes.runtime.totals, ticker(log, {})
     assert totals.clock is not None
     assert totals.clock.due == 1030 * SECOND  # a look in between
     assert totals.clock.states["active"] == 2
@@ -39,14 +43,14 @@ def test_an_entry_is_written_when_something_is_due_and_not_before(tmp_path: Path
     ticks.look(1031, totals)  # the first entry still waits for its trigger
     assert entries(tmp_path / "control") == [("", None)]
     seconds = 1030
-    while Ticker.is_due(seconds, lanes.runtime.totals):
+    while is_due(seconds, lanes.runtime.totals, NOTHING):
         lanes.tick(seconds * SECOND)
         assert lanes.runtime.totals.clock is not None
         due = lanes.runtime.totals.clock.due or 0
         seconds = max(seconds + 1, due // SECOND)
     assert seconds < 1070
     assert lanes.frontier == 101
-    assert not Ticker.is_due(5000, lanes.runtime.totals)
+    assert not is_due(5000, lanes.runtime.totals, NOTHING)
 
 
 def test_a_delay_passes_while_events_wait() -> None:
@@ -55,29 +59,44 @@ def test_a_delay_passes_while_events_wait() -> None:
     totals = lanes.runtime.totals
     assert totals.clock is not None
     assert totals.live == 1
-    assert not Ticker.is_due(1000.5, totals)
-    assert Ticker.is_due(1001, totals)
+    assert not is_due(1000.5, totals, NOTHING)
+    assert is_due(1001, totals, NOTHING)
     lanes.tick(1001 * SECOND)
     assert lanes.frontier == 1000 * SECOND - 10 + 1
     assert totals.live == 0
-    assert not Ticker.is_due(2000, totals)
-    assert not Ticker.is_due(2000, Totals())
+    assert not is_due(2000, totals, NOTHING)
+    assert not is_due(2000, Totals(), NOTHING)
 
 
-def test_rows_that_wait_block_a_replica_if_two_looks_agree(tmp_path: Path) -> None:
+def test_rows_that_wait_block_a_replica(tmp_path: Path) -> None:
     log, lanes = (
         ControlLog(tmp_path / "control", implied=True),
         ClockedLanes(Clock(disorder(1))),
     )
     lanes.trigger({"east": [Row(100)], "west": [Row(90)]}, 1000 * SECOND)
-    unread = {"east"}
+    unread = {"east": ("*",)}
     ticks, totals = ticker(log, unread), lanes.runtime.totals
     ticks.look(0, totals)
-    assert entries(tmp_path / "control") == []
     ticks.look(1, totals)
     assert entries(tmp_path / "control") == [("east", '{"blocked": ["*"]}')]
     unread.clear()
     ticks.look(2, totals)
+    assert entries(tmp_path / "control")[1:] == [("east", "{}")]
+
+
+def test_at_a_start_nobody_knows_what_waits(tmp_path: Path) -> None:
+    """What arrived while nobody read is not late by a delay: it is blocked at first."""
+    log, found = ControlLog(tmp_path / "control", implied=True), [None, {}]
+    clock = LaneClock(Clock(delay(60 * SECOND)), ("east", "west"))
+    ticks = Ticker(log, (clock,), lambda: found[0])
+    ticks.begin(["east", "other"])
+    assert entries(tmp_path / "control") == [("east", '{"blocked": ["*"]}')]
+    lanes = ClockedLanes(Clock(disorder(1)))
+    lanes.trigger({"east": [Row(100)]}, 1000 * SECOND)
+    ticks.look(0, lanes.runtime.totals)
+    assert len(entries(tmp_path / "control")) == 1
+    del found[0]
+    ticks.look(0, lanes.runtime.totals)
     assert entries(tmp_path / "control")[1:] == [("east", "{}")]
 
 
@@ -105,3 +124,46 @@ def test_what_was_declared_counts_in_the_lanes(word: str) -> None:
     for seconds in range(1010, 1100, 30):
         lanes.trigger({"east": [Row(seconds)]}, seconds * SECOND)
     assert lanes.frontier == (1070 if word == "paused" else 50)  # blocked is never idle
+
+
+def source(latest: object, end: object) -> SimpleNamespace:
+    texts = [None if one is None else json.dumps(one) for one in (latest, end)]
+    return SimpleNamespace(latestOffset=texts[0], endOffset=texts[1])
+
+
+def test_rows_that_wait_are_known_by_replica_and_partition() -> None:
+    both = Readers(("east", "west"), ("east", "west"), ("east",))
+    log = source(None, {"logOffset": 3})
+    full, read = {"t": {"0": 9, "1": 7}}, {"t": {"0": 9, "1": 5}}
+    assert both.unread([source(full, read), source(full, full), log]) == {"east": ("t-1",)}
+    assert both.unread([source(full, full), source(full, read), log]) == {"west": ("*",)}
+    assert both.unread([source(full, None), log]) == {"east": ("t-0", "t-1")}
+    assert both.unread([source({"n": 3}, {"n": 1}), source(None, None), log]) == {
+        "east": ("*",)
+    }
+    # A DataFrame of two sources: rows of any of them may be those of every replica.
+    every = both.unread([source(full, full), source(full, read), source(full, full), log])
+    assert every == {"east": ("t-1",), "west": ("*",)}
+    column = Readers((), ("a", "b"))
+    assert column.unread([source(full, read), log]) == {"a": ("*",), "b": ("*",)}
+    assert column.unread([]) == {}
+
+
+def test_a_partition_whose_rows_wait_is_not_idle() -> None:
+    """Of two partitions one is behind a limit, the other is silent: only that one is idle."""
+    lanes = ClockedLanes(
+        Clock(disorder(0), idle_after=60 * SECOND), replicas=("east",), by=("__source",)
+    )
+    lanes.trigger({"east": [Row(100, "x", "t-0"), Row(50, "x", "t-1")]}, 1000 * SECOND)
+    lanes.declare("east", '{"blocked": ["t-1", "u-0"]}', 1001 * SECOND)
+    for seconds in range(1030, 1200, 30):
+        lanes.tick(seconds * SECOND)
+    clock = lanes.runtime.totals.clock
+    assert clock is not None
+    assert clock.states == {"active": 0, "idle": 1, "paused": 0, "blocked": 1}
+    assert {one["name"] for one in clock.sources} == {"t-0", "t-1"}  # u-0 is of another replica
+    assert lanes.frontier == 50
+    lanes.declare("east", "{}", 1200 * SECOND)
+    for seconds in range(1230, 1350, 30):
+        lanes.tick(seconds * SECOND)
+    assert lanes.frontier == 101

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from anabranch.spark.query.running import RunningQuery
 
 _ASKED = ("lanes", "gaps", "wait", "strict", "assume_complete")
+_BEATS = ("disorder", "delay", "idle_after", "source", "group", "arrival")
 _ENDLESS = (
     "plain rows have no stables: the output becomes final by --disorder or --delay, or when "
     "--once --complete ends the replicas"
@@ -57,7 +58,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--disorder",
     metavar="DURATION",
-    help="With --time: a row is at most this far behind the greatest time of its replica; "
+    help="With --time: a row is at most this far behind the greatest time of its source; "
     "stables follow from it.",
 )
 @click.option(
@@ -68,7 +69,25 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--idle-after",
     metavar="DURATION",
-    help="With --disorder or --delay: do not wait for a replica without files for this long.",
+    help="With --disorder or --delay: do not wait for a source without rows for this long.",
+)
+@click.option(
+    "--source",
+    metavar="COLUMN",
+    help="With --disorder or --delay: the column that names the source of a row; each source "
+    "has bounds of its own. Without it a replica is a source.",
+)
+@click.option(
+    "--group",
+    metavar="COLUMN",
+    help="With --disorder or --delay: the column that names a group of sources; each group is "
+    "one source.",
+)
+@click.option(
+    "--arrival",
+    metavar="COLUMN",
+    help="With --disorder or --delay: the column with the time at which a row arrived; it is "
+    "no payload. Without it a row arrives when its file is found.",
 )
 @click.option(
     "--complete",
@@ -235,7 +254,7 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     )
     columns = {name: options[name] for name in ("schema", "start", "end", "lifetime")}
     source = inbox(options["inbox"], **columns)
-    beats = {name: options[name] for name in ("disorder", "delay", "idle_after")}
+    beats = {name: options[name] for name in _BEATS}
     if any(beats.values()):
         source = source.heartbeats(**beats)
     merged = build([source], asked)

@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from anabranch.errors import FileError, UsageError
+import pyarrow.types as pt
+
+from anabranch.batch.schema import TimeType
+from anabranch.errors import FileError, SchemaError, UsageError
 from anabranch.model.properties import StreamProperties
-from anabranch.sources.files import Folder, Layout, look
+from anabranch.sources.files import Folder, Format, Layout, look
 from anabranch.sources.notes import NOTE
 from anabranch.sources.plain import PlainRows
 
@@ -30,6 +33,13 @@ class Inbox:
     beats: Mapping[str, Any] | None = None
     """How stables are inferred, as the user wrote it; `ab.merge` validates it."""
 
+    @property
+    def source(self) -> str | None:
+        """The column that names the source of a row, or its group."""
+        beats = self.beats or {}
+        group = beats.get("group")
+        return group if isinstance(group, str) else beats.get("source")
+
     def heartbeats(
         self,
         bounds: Any = None,
@@ -38,21 +48,28 @@ class Inbox:
         delay: str | None = None,
         idle_after: str | None = None,
         timeout: str | None = None,
+        source: str | None = None,
+        group: str | Mapping[str, str] | None = None,
+        arrival: str | None = None,
         guard: str | int | None = "1 hour",
         target_loss: float | None = None,
     ) -> "Inbox":
         """The inbox with progress that is inferred from the times of its plain rows.
 
-        Each replica is a source; its rows arrive when a look into the inbox finds their file.
-        The arguments are those of `ab.events(...).heartbeats`.  No effect on views, which are
-        batches.
+        Each replica is a source, unless a column names them; rows arrive when a look into the
+        inbox finds their file, unless a column has the time.  The arguments are those of
+        `ab.events(...).heartbeats`.  No effect on views, which are batches.
 
         Args:
             bounds: `ab.clocks.Bounds` or `Alike`, the path of a TOML file, or "adaptive".
-            disorder: The greatest distance of a row behind the greatest time of its replica.
+            disorder: The greatest distance of a row behind the greatest time of its source.
             delay: The longest time from a row's timestamp to its arrival.
-            idle_after: A replica that sends nothing for this long is not waited for.
+            idle_after: A source that sends nothing for this long is not waited for.
             timeout: If all send nothing for this long, they have reached the greatest time.
+            source: The column that names the source of a row.  Default: its replica.
+            group: The column that names a group of sources with one heartbeat; for bounds of
+                named sources a mapping from source to group.
+            arrival: The column with the time at which a row arrived; it is no payload.
             guard: A time that is more than this ahead of its arrival moves nothing (bigint
                 times: ahead of all times before, if given).
             target_loss: With "adaptive": the share of rows that may be late.
@@ -64,11 +81,23 @@ class Inbox:
                 "--time (start= of ab.inbox)"
             )
             raise UsageError(message)
+        folder = self.folder
+        by = group if isinstance(group, str) else None
+        for option, name in (("source", source), ("group", by), ("arrival", arrival)):
+            if name is not None and name not in folder.payload.names:
+                message = (
+                    f"{folder.path}: --{option} ({option}= of heartbeats): there is no column "
+                    f"'{name}'; the rows have {folder.payload.names} beside their times"
+                )
+                raise SchemaError(message)
+        if arrival is not None:
+            folder = with_arrival(folder, arrival)
         given = {
             "bounds": bounds, "disorder": disorder, "delay": delay, "idle_after": idle_after,
-            "timeout": timeout, "guard": guard, "target_loss": target_loss,
+            "timeout": timeout, "source": source, "group": group, "arrival": arrival,
+            "guard": guard, "target_loss": target_loss,
         }  # fmt: skip
-        return replace(self, beats=given)
+        return replace(self, folder=folder, beats=given)
 
     @property
     def path(self) -> Path:
@@ -137,6 +166,22 @@ def inbox(
     folder = look(path, schema=types, partial=True, plain=plain)
     require_inbox(folder)
     return Inbox(folder)
+
+
+def with_arrival(folder: Folder, column: str) -> Folder:
+    """The folder with a column that is the time of arrival, and no payload."""
+    assert folder.plain is not None, "elements have no arrival"
+    schema, at = folder.schema, folder.schema.get_field_index(column)
+    if folder.format is Format.JSONL and pt.is_string(schema.field(at).type):
+        schema = schema.set(at, schema.field(at).with_type(TimeType.TIMESTAMP.arrow))
+    kind = schema.field(at).type
+    if not pt.is_timestamp(kind):
+        message = (
+            f"{folder.path}: --arrival (arrival= of heartbeats): column '{column}' is {kind}, "
+            "expected timestamp (in JSON lines text like 2024-05-31T12:00:00Z)"
+        )
+        raise SchemaError(message)
+    return replace(folder, schema=schema, plain=replace(folder.plain, arrival=column))
 
 
 def require_inbox(folder: Folder) -> None:

@@ -40,13 +40,15 @@ _LIFETIME: Final = "--lifetime (lifetime= of ab.inbox)"
 class PlainRows:
     """The columns with the times of plain rows; without `end` each lasts `lifetime`.
 
-    `units` is the lifetime in units of time, known when the files were looked at.
+    `units` is the lifetime in units of time, known when the files were looked at.  `arrival` is
+    the column with the time at which a row arrived, if a clock needs it.
     """
 
     start: str
     end: str | None = None
     lifetime: str | int | None = None
     units: int = 1
+    arrival: str | None = None
 
     def __post_init__(self) -> None:
         if self.end is not None and self.lifetime is not None:
@@ -64,8 +66,13 @@ class PlainRows:
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The columns that are times, and no payload."""
+        """The columns with the times of the events."""
         return (self.start,) if self.end is None else (self.start, self.end)
+
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """The columns that are no payload."""
+        return self.times if self.arrival is None else (*self.times, self.arrival)
 
     def length(self, time: TimeType) -> str:
         """How long every event lasts, in words; empty if a column holds the ends."""
@@ -117,7 +124,7 @@ class PlainRows:
         """The schema of the elements that rows with these columns become."""
         start = schema.field(self.start).type
         end = start if self.end is None else schema.field(self.end).type
-        payload = [field for field in schema if field.name not in self.times]
+        payload = [field for field in schema if field.name not in self.apart]
         times = [pa.field(KIND, pa.string()), pa.field(START, start), pa.field(END, end)]
         return ElementSchema.of(pa.schema([*times, *payload]), where=where)
 
@@ -127,7 +134,7 @@ class PlainRows:
         end = self._ends(start) if self.end is None else rows.column(self.end)
         codes = to_arrow(np.zeros(rows.num_rows, np.int8), pa.int8())
         kind = pa.DictionaryArray.from_arrays(codes, pa.array([KINDS[INSERT]]))
-        payload = rows.drop_columns(list(self.times))
+        payload = rows.drop_columns(list(self.apart))
         names = [KIND, START, END, *payload.column_names]
         return pa.table([kind, start, end, *payload.columns], names=names)
 

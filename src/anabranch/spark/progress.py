@@ -399,7 +399,7 @@ class Totals:
         self.last = TriggerRecord.of(records, trigger)
         self.output = added([self.output, self.last.output])
         self.log = max(self.log, *(one.log for one in records))
-        self.clock = self.last.clock or self.clock
+        self.clock = self.last.clock.after(self.clock) if self.last.clock else self.clock
         for name, one in self.last.replicas.items():
             self._add_replica(name, one, at)
 
@@ -482,7 +482,7 @@ def troubles(totals: Totals, time: TimeType) -> list[str]:
         f"{show(end, time)}: '{name}' was promoted when only joining replicas were left"
         for start, end, name in totals.stretches
     ]
-    return found
+    return found + (totals.clock.troubles if totals.clock else [])
 
 
 def show(value: Shown, time: TimeType) -> str:

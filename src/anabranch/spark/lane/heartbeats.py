@@ -5,19 +5,23 @@ thus agree bit by bit, also if a trigger is run again.  What a step shows takes 
 end of the trigger, behind its rows:
 
     stables    of each replica: the least heartbeat of its sources that count, plus one
-    passed     replicas all of whose sources are idle or paused: the output goes on without them
+    passed     replicas all of whose sources are idle or paused, or for which there are no
+               bounds: the output goes on without them
     awaited    replicas that were passed over for that, and send again
 
 If all replicas are idle, all have reached the greatest time that any of them has shown.
 
 Time: a trigger's time is taken after its sources were polled, so that a row that arrived in
 between may come with the next trigger.  All that arrived up to the time of the trigger *before*
-has been polled: that is what a clock shows.
+has been polled: that is what a clock of DataFrames shows.  One of inboxes goes by looks: the
+time of a look comes behind all files that it found, so what waits in the control log is no
+silence.
 
 Papers: Heartbeats 3, 3.4; the lanes are ours.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -27,7 +31,8 @@ import numpy as np
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, show_time
-from anabranch.clocks.clock import Beat, Clock, ClockState, Report
+from anabranch.clocks.beat import Beat, Report
+from anabranch.clocks.clock import Clock, ClockState
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
 from anabranch.clocks.summary import Summaries, fold
@@ -45,11 +50,13 @@ _SILENT: Final = [int(one) for one in State if not one.counts]
 
 @dataclass(frozen=True)
 class LaneClock:
-    """A clock and the replicas that it serves; none are named: all that a column names.
+    """A clock and the replicas that it serves; none are named: all but some.
 
-    `by` are the columns in which the rows of each replica name their sources: each replica has
-    a state of its own then; else the replicas are the sources of one.  `is_timed`: triggers
-    have times.  `words` are the bounds as people read them.
+    Those are replicas of which a column or the folders of inboxes have the names.  `by` are the
+    columns in which the rows of each replica name their sources: each replica has a state of
+    its own then; else the replicas are the sources of one.  `is_timed`: triggers have times;
+    `by_looks`: the times are those of looks into inboxes.  `words` are the bounds as people
+    read them.
     """
 
     clock: Clock
@@ -58,6 +65,8 @@ class LaneClock:
     is_timed: bool = True
     has_arrival: bool = False
     words: str = "given"
+    by_looks: bool = False
+    but: tuple[str, ...] = ()
 
     @property
     def by_source(self) -> bool:
@@ -66,7 +75,7 @@ class LaneClock:
 
     def serves(self, replica: str) -> bool:
         """Whether the stables of this replica are inferred by this clock."""
-        return not self.replicas or replica in self.replicas
+        return replica in self.replicas if self.replicas else replica not in self.but
 
     def key(self, replica: str) -> str:
         """The name of the state that a replica's lines go to."""
@@ -79,14 +88,15 @@ class LaneClock:
 class Clocks:
     """What a lane keeps of its clocks: their states by name, or what was saved of them.
 
-    `times` are those of the last triggers, the latest first; `idle` are the replicas that the
-    output goes on without since all their sources are silent.  `silenced` is what was declared
-    of replicas, as `Silence` writes it.
+    `times` are those of the last triggers, the latest first, and `looks` those of looks into
+    inboxes; `idle` are the replicas that the output goes on without since all their sources are
+    silent.  `silenced` is what was declared of replicas, as `Silence` writes it.
     """
 
     states: dict[str, ClockState] = field(default_factory=dict)
     saved: dict[str, dict[str, bytes]] = field(default_factory=dict)
     times: tuple[int, ...] = ()
+    looks: tuple[int, ...] = ()
     idle: tuple[str, ...] = ()
     silenced: dict[str, str] = field(default_factory=dict)
 
@@ -108,7 +118,17 @@ class Clocks:
 
     def copy(self) -> "Clocks":
         """The same for another lane, from what would be saved."""
-        return Clocks({}, self.parts(), self.times, self.idle, dict(self.silenced))
+        silenced = dict(self.silenced)
+        return Clocks({}, self.parts(), self.times, self.looks, self.idle, silenced)
+
+    @property
+    def agreed(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]:
+        """What must be the same in all lanes of a run."""
+        return self.times, self.looks, self.idle
+
+    def times_of(self, spec: LaneClock) -> tuple[int, ...]:
+        """The last times that a clock goes by, the latest first."""
+        return self.looks if spec.by_looks else self.times
 
 
 @dataclass(frozen=True)
@@ -138,12 +158,16 @@ ALL: Final = "*"
 
 @dataclass(frozen=True)
 class Pace:
-    """What the clocks of a trigger showed, by replica; `beats` by the name of the state."""
+    """What the clocks of a trigger showed, by replica.
+
+    `beats` are by the name of the state, and so are the clocks that were `used`.
+    """
 
     stables: Mapping[str, int] = field(default_factory=dict)
     passed: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
     beats: Mapping[str, Beat] = field(default_factory=dict)
+    used: Mapping[str, LaneClock] = field(default_factory=dict)
 
 
 def advance(
@@ -158,20 +182,25 @@ def advance(
             clocks.silenced[one.input] = one.settings
     if not parcels:
         return Pace()
-    time = max(one.at or TIMELESS for one in parcels)
-    time = max([time, *clocks.times[:1]])  # a clock that was set back stands still
+    # A clock that was set back stands still.
+    time = max([*(one.at or TIMELESS for one in parcels), *clocks.times[:1]])
+    look = max([*(one.look or TIMELESS for one in parcels), *clocks.looks[:1]])
     beats: dict[str, Beat] = {}
     of: dict[str, Beat] = {}
+    used: dict[str, LaneClock] = {}
     for spec in specs:
         served = [one.name for one in inputs if spec.serves(one.name)]
         mine = [one for one in parcels if one.lines is not None and spec.serves(one.input)]
         for name in sorted({spec.key(n) for n in [*served, *(one.input for one in mine)]}):
             lines = [one for one in mine if spec.key(one.input) == name]
             present = [] if spec.by_source else [n for n in served if spec.key(n) == name]
-            beats[name] = _step(clocks, spec, name, lines, present, time)
+            now = look if spec.by_looks else time
+            beats[name] = _step(clocks, spec, name, lines, present, now)
+            used[name] = spec
         of |= {n: beats[spec.key(n)] for n in served if spec.key(n) in beats}
     clocks.times = (time, *clocks.times[:1])
-    return replace(_paced(clocks, specs, inputs, of), beats=beats)
+    clocks.looks = (look, *clocks.looks[:1])
+    return replace(_paced(clocks, specs, inputs, of), beats=beats, used=used)
 
 
 def _step(
@@ -185,7 +214,7 @@ def _step(
     """One clock: the rows of this trigger, at the time of the one before."""
     state = clocks.open(name, spec.clock)
     lines = fold([from_table(one.lines) for one in parcels if one.lines is not None])
-    before = clocks.times
+    before = clocks.times_of(spec)
     paused, blocked = (_declared(clocks, spec, name, what) for what in ("paused", "blocked"))
     if not spec.is_timed:
         polled, now = None, max(TIMELESS, state.now)
@@ -209,8 +238,11 @@ def _declared(clocks: Clocks, spec: LaneClock, name: str, what: str) -> list[str
         if not spec.by_source:
             found |= dict.fromkeys([replica] if sources else [])
         else:
-            every = clocks.states[name].names if ALL in sources else ()
-            found |= dict.fromkeys([*every, *(one for one in sources if one != ALL)])
+            every = clocks.states[name].names
+            found |= dict.fromkeys(every if ALL in sources else ())
+            others = [one for one in sources if one != ALL]
+            # Rows wait at a partition of Kafka: it may be one of another replica.
+            found |= dict.fromkeys(o for o in others if what == "paused" or o in every)
     return list(found)
 
 
@@ -227,12 +259,15 @@ def _paced(
     """Stables and silence of the attached replicas."""
     stables: dict[str, int] = {}
     silent, greatest = [], int(NEVER_UNITS)
-    by_source = {n for n in of for spec in specs if spec.serves(n) and spec.by_source}
     for one in inputs:
         beat = of.get(one.name)
         if beat is None or not len(beat.names):
             continue
-        places = _places(beat, one.name, by_source=one.name in by_source)
+        spec = next(spec for spec in specs if spec.serves(one.name))
+        if not spec.by_source and spec.clock.unit_of(one.name) is None:
+            silent.append(one.name)  # no bounds: it has no clock to be waited for
+            continue
+        places = _places(beat, one.name, spec)
         greatest = max(greatest, int(beat.greatest[places].max(initial=NEVER_UNITS)))
         counting = places[~np.isin(beat.states[places], _SILENT)]
         if len(places) and not len(counting):
@@ -255,37 +290,38 @@ def _paced(
     )
 
 
-def _places(beat: Beat, replica: str, *, by_source: bool) -> Ints:
-    if by_source:
+def _places(beat: Beat, replica: str, spec: LaneClock) -> Ints:
+    if spec.by_source:
         return np.arange(len(beat.names))
-    return np.array([beat.names.index(replica)] if replica in beat.names else [], np.int64)
+    unit = spec.clock.unit_of(replica)
+    return np.array([beat.names.index(unit)] if unit in beat.names else [], np.int64)
 
 
-def record_of(clocks: Clocks, specs: Sequence[LaneClock], pace: Pace) -> ClockRecord:
+def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
     """What the progress shows of the clocks after a step."""
     counts = dict.fromkeys((state.word for state in State), 0)
     held, found, dues, every = {}, [], [], []
+    unknown: Counter[str] = Counter()
     for name, beat in pace.beats.items():
         for word, count in beat.counts.items():
             counts[word] += count
         if beat.holder is not None:
             held[name] = str(beat.holder)
+        unknown.update(beat.unknown)
         found += [{"clock": name, **_shown(one)} for one in beat.worst(_WORST)]
-    for spec in specs:
-        for name in pace.beats:
-            state = clocks.states[name]
-            if state.clock == spec.clock:
-                dues += _dues(state, pace.beats[name], clocks.times[0])
-                every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
+    for name, spec in pace.used.items():
+        dues += _dues(clocks.states[name], pace.beats[name], clocks.times_of(spec)[0])
+        every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
     found.sort(key=lambda one: (one["heartbeat"] is not None, one["heartbeat"] or 0))
     return ClockRecord(
-        time=clocks.times[0],
+        time=max(clocks.times[0], clocks.looks[0]),
         states=counts,
         held_by=held,
         due=min(dues, default=None),
         every=min(every, default=None),
         ahead=sum(int(beat.ahead.sum()) for beat in pace.beats.values()),
         sources=found[:_WORST],
+        unknown=dict(unknown),
     )
 
 
@@ -329,8 +365,9 @@ def explain_late(clocks: Clocks, specs: Sequence[LaneClock], rows: Behind) -> li
     state = clocks.open(spec.key(rows.input), spec.clock)
     texts = []
     for source, time in zip(rows.sources, rows.times, strict=True):
-        unit = spec.clock.rules.unit_of(source)
-        beat = int(state.heartbeat[state.place_of(unit)]) if state.has_unit(unit) else None
+        unit = spec.clock.unit_of(source)
+        is_known = unit is not None and state.has_unit(unit)
+        beat = int(state.heartbeat[state.place_of(unit)]) if unit and is_known else None
         parts = [f"source {source}"]
         if time < rows.frontier:
             at = show_time(rows.frontier, rows.time)
@@ -338,7 +375,8 @@ def explain_late(clocks: Clocks, specs: Sequence[LaneClock], rows: Behind) -> li
         if beat is not None and beat != NEVER_UNITS and time <= beat:
             at = show_time(beat, rows.time)
             parts.append(f"{_span(beat - time + 1, rows.time)} behind its heartbeat {at}")
-        texts.append(", ".join([*parts, f"bound: {spec.words}"]))
+        parts.append(f"bound: {spec.words if unit is not None else 'none for this source'}")
+        texts.append(", ".join(parts))
     return texts
 
 

@@ -56,10 +56,7 @@ def unite(shares: Sequence[Lane], pipeline: Pipeline, reshape: Reshape | None = 
     `pipeline` is that of the shares; with `reshape` the lane has other payload columns.
     """
     first = shares[0]
-    known = [
-        (one.steps, one.gone, one.passed, one.log, one.clocks.times, one.clocks.idle)
-        for one in shares
-    ]
+    known = [(one.steps, one.gone, one.passed, one.log, *one.clocks.agreed) for one in shares]
     if any(one != known[0] for one in known):
         message = (
             f"lanes of one run differ in their steps, in who has left, in how far the control "

@@ -32,7 +32,7 @@ from anabranch.spark.lane.heartbeats import Clocks
 from anabranch.spark.lane.state_cache import WarmCopies, private_folder
 from anabranch.spark.pack.positions import Positions
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 HEADER: Final = "header"
 _CLOCK: Final = "clock/"
 
@@ -106,6 +106,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
     clocks = Clocks(
         saved={name: _under(f"{_CLOCK}{name}/", found) for name in header["clocks"]},
         times=tuple(header["times"]),
+        looks=tuple(header["looks"]),
         idle=tuple(header["idle"]),
         silenced=header["silenced"],
     )
@@ -169,6 +170,7 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "positions": lane.positions.to_list(),
         "clocks": sorted([*lane.clocks.states, *lane.clocks.saved]),
         "times": lane.clocks.times,
+        "looks": lane.clocks.looks,
         "idle": lane.clocks.idle,
         "silenced": lane.clocks.silenced,
         "marks": lane.marks,

@@ -167,7 +167,7 @@ def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     lane, spec = now.lane, now.spec
     pace = advance(lane.clocks, spec.clocks, parcels, now.first.inputs)
     if pace.beats and now.number == COUNTING_LANE:
-        now.clock = record_of(lane.clocks, spec.clocks, pace)
+        now.clock = record_of(lane.clocks, pace)
     for name in pace.awaited:
         _control(now, Await(name))
         lane.steps += 1

@@ -11,24 +11,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from anabranch.batch.batch import Batch
-from anabranch.batch.buffers import to_arrow
+from anabranch.batch.buffers import take, to_arrow
 from anabranch.batch.codec import Decoded, decode, from_elements
 from anabranch.batch.schema import ElementSchema
-from anabranch.clocks.summary import Coded, Summaries, fold, summarise_trigger
 from anabranch.model.element import Stable
 from anabranch.model.time import FOREVER
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.sources.pieces import FilePiece
 from anabranch.sources.plain import PlainRows
-from anabranch.spark.pack.beats import TIMELESS, Beating, to_table
+from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIMELESS, Beating, Tally
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
-    BEAT,
     CLOCK,
     COMPLETE,
     DATA,
@@ -54,7 +51,8 @@ class Files:
 
     Those that the run added or dropped since it began are `loose`: a file may have them.
     `plain` are the times of plain rows; None: the columns are those of elements.  `beating`:
-    how the rows of a replica are summarised for a clock.
+    how the rows of a replica are summarised for a clock; `source` is the column that names the
+    source of a row, if it is not its replica.
     """
 
     root: str
@@ -62,6 +60,16 @@ class Files:
     loose: tuple[str, ...] = ()
     plain: PlainRows | None = None
     beating: Beating | None = None
+    source: str | None = None
+
+    def marks(self, rows: pa.Table) -> pa.Table:
+        """What a clock needs of rows: their sources and arrivals, if columns have them."""
+        arrival = None if self.plain is None else self.plain.arrival
+        given = {SOURCE: self.source, ARRIVAL: arrival}
+        found = {name: rows.column(of) for name, of in given.items() if of is not None}
+        if SOURCE in found:
+            found[SOURCE] = pc.cast(found[SOURCE], pa.string())
+        return pa.table(found)
 
 
 @dataclass(frozen=True)
@@ -139,11 +147,10 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 def _base(entry: Mapping[str, Any]) -> Parcel:
     names = ("attachment", "log", "file", "entry", "guarantee", "settings")
-    at = None
-    if entry["entry"] == CLOCK:
-        at = entry["arrived"] if entry["arrived"] is not None else entry.get("at")
+    times = {"at": entry.get("at"), "look": entry["arrived"]}
     fields = {name: entry[name] for name in names}
-    return Parcel(lane=0, input=entry["replica"], at=at, **fields)
+    given = times if entry["entry"] == CLOCK else {}
+    return Parcel(lane=0, input=entry["replica"], **fields, **given)
 
 
 def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel]]:
@@ -154,7 +161,8 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
     only = FilePiece(*(entry[name] for name in ("begin", "stop", "row", "size")))
     total, part = 0, 0
     refused: list[Refused] = []
-    lines: list[Summaries] = []
+    beating = [] if inbox.beating is None else [(base.input, inbox.beating)]
+    tally = Tally(dict(beating), at=entry["arrived"] or TIMELESS)
     for chunk in read_file(
         path,
         inbox.columns,
@@ -170,28 +178,20 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         total += chunk.table.num_rows + len(chunk.refused)
         numbers = to_arrow(chunk.rows[decoded.rows].astype("int64"), pa.int64())
         places = pa.table({"row": numbers})
-        if inbox.beating is not None and entry["arrived"] is not None:
-            lines.append(_lines(inbox.beating, base.input, decoded.batch, entry["arrived"]))
+        marks = inbox.marks(chunk.table)
+        if marks.num_columns and len(decoded.refused):
+            marks = take(marks, decoded.rows)
+        if SOURCE in marks.column_names:
+            places = places.append_column(SOURCE, marks.column(SOURCE))
+        if entry["arrived"] is not None:  # else it is a batch, and no clock runs
+            tally.add(base.input, decoded.batch, marks)
         here = replace(base, part=part)
         yield pieces(here, decoded.batch, places, spec.lanes, spec.routing)
         part += 1
     yield announced(replace(base, part=part), spec.lanes, total, refused)
-    if lines:
-        beat = Parcel(lane=0, input=base.input, entry=BEAT, lines=to_table(fold(lines)))
-        yield in_every_lane(beat, spec.lanes)
-
-
-def _lines(how: Beating, replica: str, batch: Batch, arrived: int) -> Summaries:
-    """What a clock needs of rows that were found up to a time of the wall clock."""
-    source = Coded((replica,), np.zeros(len(batch), np.int64))
-    return summarise_trigger(
-        source,
-        batch.start,
-        after=TIMELESS,
-        upto=arrived,
-        guard=how.guard,
-        histogram=how.clock.needs_histogram,
-    )
+    beats = tally.parcels(Parcel(lane=0, input=base.input), spec.lanes)
+    if beats:
+        yield [replace(one, at=entry.get("at")) for one in beats]
 
 
 def _end(spec: FilesSpec, entry: Mapping[str, Any]) -> list[Parcel]:
@@ -199,6 +199,8 @@ def _end(spec: FilesSpec, entry: Mapping[str, Any]) -> list[Parcel]:
     base = replace(_base(entry), entry=DATA)
     batch = from_elements([Stable(FOREVER)], spec.schema)
     places = pa.table({"row": pa.nulls(1, pa.int64())})
+    if spec.inboxes[entry["inbox"]].source is not None:
+        places = places.append_column(SOURCE, pa.nulls(1, pa.string()))
     made = pieces(base, batch, places, spec.lanes, spec.routing)
     return made + announced(replace(base, part=1), spec.lanes, 1, ())
 

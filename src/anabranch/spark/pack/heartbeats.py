@@ -90,13 +90,15 @@ def with_heartbeats(stream: "Stream", asked: Asked) -> "Stream":
 
 
 def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
-    """How the stables of an inbox arise: each replica is a source, and times are recorded."""
+    """How the stables of inboxes arise: times of arrival are recorded in the control log."""
+    _require_one_name(asked)
     made, guard = _guarded(asked, time, is_ntz=False)
-    how = Beating(made, (), has_arrival=True, guard=guard)
+    by = asked.group if isinstance(asked.group, str) else asked.source
+    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard)
     if made.rules.counts_rows:
         message = f"{_WHERE}: bounds that count rows are not for an inbox, which comes in files"
         raise UsageError(message)
-    return Heartbeat(how, _words(asked, None, how))
+    return Heartbeat(how, _words(asked, by, how))
 
 
 def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int | None]:
@@ -124,6 +126,10 @@ def _require_plain(stream: "Stream", asked: Asked) -> None:
             "with a zone; cast the column to timestamp, or give disorder"
         )
         raise UsageError(message)
+    _require_one_name(asked)
+
+
+def _require_one_name(asked: Asked) -> None:
     if asked.source is not None and isinstance(asked.group, str):
         message = (
             f"{_WHERE}: source='{asked.source}' and group='{asked.group}': rows are counted by "

@@ -94,8 +94,9 @@ class Parcel:
     `guarantee` None: the input is complete.  `settings` are those of a change, which names no
     input, or what a clock is to know of its replica.  `frontier` is that of the lane which sent
     the parcel, where a stage before this one did.  `least`: elements of the latest attachment
-    come under this number, if not under a greater one.  `at` is the time of the trigger and
-    `lines` are what clocks need of the rows of a partition.
+    come under this number, if not under a greater one.  `at` is the time of the trigger,
+    `look` that up to which all files of inboxes were found, and `lines` are what clocks need of
+    the rows of a partition.
     """
 
     lane: int
@@ -113,12 +114,13 @@ class Parcel:
     batch: Batch | None = None
     places: pa.Table | None = None
     at: int | None = None
+    look: int | None = None
     lines: pa.Table | None = None
 
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
-    "frontier", "least", "at",
+    "frontier", "least", "at", "look",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"

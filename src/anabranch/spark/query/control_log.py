@@ -116,8 +116,7 @@ class ControlLog:
 
     `implied`: replicas also attach by themselves, with their elements, as attachment 1.
     `settings` are the changes so far, each with its trigger; `silenced` is what clocks are to
-    know of replicas and their sources, such as that they are paused.  `ticked` is the time of
-    the last tick of an inbox, `brought` when its last file was found.
+    know of replicas and their sources, such as that they are paused.
     Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
     """
 
@@ -131,8 +130,6 @@ class ControlLog:
         self.settings: list[tuple[int, str]] = []
         self.silenced: dict[str, str] = {}
         self.entries: list[Entry] = []
-        self.ticked = 0
-        self.brought = 0
         self._collected: list[Entry] | None = None
         self._written_ms = 0
         self._read()
@@ -308,10 +305,6 @@ class ControlLog:
         self._next = max(self._next, entry.log + 1)
         if entry.entry == CLOCK and entry.settings is not None:
             self.silenced[entry.replica] = entry.settings
-        if entry.entry == CLOCK:
-            self.ticked = max(self.ticked, entry.arrived or 0)
-        elif entry.arrived is not None:
-            self.brought = max(self.brought, entry.arrived)
         if entry.entry in (NOTE, CLOCK):
             return
         if entry.settings is not None and entry.trigger is not None:

@@ -4,11 +4,11 @@ Every difference that a schema shows is an error when the merge is built: it nam
 the column, and what to do.  Names of replicas are unique over all inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -25,22 +25,29 @@ from anabranch.sources.jsontypes import is_same_but_for_fractions
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
 from anabranch.spark.lane.heartbeats import LaneClock
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
+from anabranch.spark.pack.beats import ARRIVAL, SOURCE
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files, timed
-from anabranch.spark.pack.heartbeats import Asked, Heartbeat, of_inbox
+from anabranch.spark.pack.heartbeats import Heartbeat
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.pack.streams import FROM_START, Stream
+from anabranch.spark.query.clocked import (
+    EVERY_REPLICA,
+    Ticking,
+    beat_of,
+    explain,
+    in_words,
+    lane_clocks,
+    ticking,
+)
+from anabranch.spark.query.unread import Readers
 from anabranch.spark.session.host import slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from anabranch.spark.query.run_record import Run
-
-EVERY_REPLICA: Final = "every replica"
-"""How replicas are called that a column names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +68,11 @@ class Copies:
     loose: tuple[str, ...] = ()
     """Columns that a file of an inbox may have or lack: they came or went with an upgrade."""
     beat: Heartbeat | None = None
-    """How the stables of an inbox of plain rows are inferred."""
+    """How the stables of inboxes of plain rows are inferred."""
 
     @property
     def clock(self) -> Clock | None:
-        """The clock of an inbox."""
+        """The clock of the inboxes."""
         return None if self.beat is None else self.beat.how.clock
 
     @property
@@ -98,43 +105,32 @@ class Copies:
 
     @property
     def clocks(self) -> tuple[LaneClock, ...]:
-        """The clocks of plain rows; streams that were given one object share it."""
-        if self.beat is not None:
-            return (LaneClock(self.beat.how.clock, has_arrival=True, words=self.beat.words),)
-        shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
-        words = {} if self.stream is None else dict(self.stream.heartbeat_words)
-        for name, how in () if self.stream is None else self.stream.beating:
-            shared.setdefault((id(how.clock), how.by), []).append((name, how))
-        return tuple(
-            LaneClock(
-                some[0][1].clock,
-                tuple(name for name, _ in some if name is not None),
-                by,
-                is_timed=any(how.needs_time for _, how in some),
-                has_arrival=any(how.has_arrival for _, how in some),
-                words=words[some[0][0] or EVERY_REPLICA],
-            )
-            for (_, by), some in shared.items()
-        )
+        """The clocks of plain rows."""
+        return lane_clocks(self.stream, self.beat, self.names)
+
+    def ticking(self) -> Ticking:
+        """Ticks for a query of these copies that has no control log."""
+        return ticking(self.stream, self.clocks)
+
+    def readers(self, replicas: Collection[str]) -> Readers:
+        """Which of these replicas Spark's sources are of."""
+        frames = () if self.stream is None else tuple(name for name, _ in self.stream.copies)
+        beating = {} if self.stream is None else dict(self.stream.beating)
+        kafka = [
+            name
+            for name in frames or replicas
+            if (how := beating.get(name, beating.get(None))) and how.by and how.by != (SOURCE,)
+        ]
+        return Readers(frames, replicas, kafka)
 
     @property
     def heartbeats(self) -> str:
         """How stables arise that no row has, in words; empty if all have their own."""
-        if self.beat is not None:
-            return f"{EVERY_REPLICA}: {self.beat.words}"
-        found: dict[str, list[str]] = {}
-        for name, words in () if self.stream is None else self.stream.heartbeat_words:
-            found.setdefault(words, []).append(name)
-        return "; ".join(f"{', '.join(names)}: {words}" for words, names in found.items())
+        return in_words(self.stream, self.beat)
 
     def explain_progress(self) -> list[str]:
         """Where stables come from, for `explain`, if not from the elements themselves."""
-        found = [f"stables are inferred: {self.heartbeats}"] if self.heartbeats else []
-        if any(one.clock.needs_time for one in self.clocks):
-            found.append(
-                "time passes without rows where start() writes a control log; else in triggers "
-                "with rows; rows that a source does not report as waiting count as not there"
-            )
+        found = explain(self.heartbeats, self.clocks)
         if not self.has_stables:
             unless = "" if self.stream else " unless complete=True ends the replicas"
             found.append(
@@ -251,8 +247,12 @@ class Copies:
         strict: bool,
         depot: Depot | None = None,
         resumed: Resumed = NOTHING,
+        ticks: "DataFrame | None" = None,
     ) -> "DataFrame":
-        """The rows of all replicas, packed for the lanes, with the entries of a control log."""
+        """The rows of all replicas, packed for the lanes, with the entries of a control log.
+
+        `ticks` are entries that come without such a log, so that time passes.
+        """
         made: list[DataFrame] = []
         if self.stream is not None:
             how: dict[str, Any] = {"strict": strict, "depot": depot, "resumed": resumed}
@@ -270,6 +270,8 @@ class Copies:
             made.append(each.mapInArrow(partial(pack_files, spec), columns))
         elif entries is not None:
             made.append(pack_control(entries, lanes, is_timed=is_timed))
+        elif ticks is not None:
+            made.append(pack_control(ticks, lanes, is_timed=is_timed))
         return reduce(lambda all_, one: all_.union(one), made)
 
     def _files(self, one: Inbox) -> Files:
@@ -277,10 +279,10 @@ class Copies:
         if plain is None:
             apart = [f for f in found if f.name in RESERVED and f.name != REPLICA]
         else:
-            apart = [f for f in found if f.name in plain.times]
+            apart = [f for f in found if f.name in plain.apart]
         columns = pa.schema([*apart, *self.schema.payload])
         how = None if self.beat is None else self.beat.how
-        return Files(str(one.path), columns, self.loose, plain, how)
+        return Files(str(one.path), columns, self.loose, plain, how, one.source)
 
 
 @dataclass(frozen=True)
@@ -323,22 +325,8 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     lifetimes = tuple(
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )
-    beat = _beat(inputs, schema.time)
+    beat = beat_of(inboxes, schema.time)
     return Copies(stream, known, inboxes, schema, properties, lifetimes, beat=beat)
-
-
-def _beat(inputs: Sequence[Stream | Inbox], time: TimeType) -> Heartbeat | None:
-    """How the stables of an inbox arise, if it is the only input."""
-    given = [one for one in inputs if isinstance(one, Inbox) and one.beats is not None]
-    if not given:
-        return None
-    if len(inputs) > 1:
-        message = (
-            f"ab.merge: {given[0].folder.path}: an inbox with heartbeats is merged alone; put "
-            "the folders of all replicas into one inbox, or read them with spark.readStream"
-        )
-        raise UsageError(message)
-    return of_inbox(Asked(**(given[0].beats or {})), time)
 
 
 def _facts(at: int, one: Stream | Inbox) -> _Input:

@@ -8,19 +8,19 @@ more: that is a failure of the run like others, and stopping what is gone is non
 
 import logging
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch import errors
 from anabranch.errors import AnabranchError, RunError
+from anabranch.spark.query.unread import left
 from anabranch.spark.session.start import log_file
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import SourceProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
-
-_UNKNOWN: Final = (None, "None", "null", "")
-"""The latest offset of a source that reports none, as PySpark writes it."""
 
 _OURS: Final = re.compile(
     r"anabranch\.errors\.(\w+): (.+?)(?:\n\n|\n\t|\nSQLSTATE| SQLSTATE|$)", re.DOTALL
@@ -68,14 +68,18 @@ def has_backlog(query: "StreamingQuery | None") -> bool:
         return False
 
 
-def has_left(query: "StreamingQuery | None") -> bool:
-    """Whether the last trigger left rows that a source reports to have."""
+def reported(query: "StreamingQuery | None") -> "Sequence[SourceProgress]":
+    """What Spark reports of the sources after the last trigger, in the order of the plan."""
     try:
         progress = None if query is None else query.lastProgress
-        sources = progress.sources if progress is not None else []
-        return any(one.latestOffset not in (*_UNKNOWN, one.endOffset) for one in sources)
+        return progress.sources if progress is not None else []
     except Exception:  # Spark is gone: nothing is read any more
-        return False
+        return []
+
+
+def has_left(query: "StreamingQuery | None") -> bool:
+    """Whether the last trigger left rows that a source reports to have."""
+    return any(left(one.latestOffset, one.endOffset) for one in reported(query))
 
 
 def explain(error: Exception) -> AnabranchError:

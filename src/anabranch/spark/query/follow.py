@@ -12,10 +12,16 @@ those of the first attempt.
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from anabranch.errors import UsageError
+from anabranch.spark.lane.stage import escaped
 from anabranch.spark.progress import LaneRecord
+from anabranch.spark.query.control_log import ENTRIES, read_entries
 from anabranch.spark.write.records import read_records, record_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERVAL: Final = 0.2
 """Seconds between two looks."""
@@ -46,3 +52,19 @@ class Follower:
                 if self._next <= number <= last:
                     self._take(read_records(file), number)
                     self._next = number + 1
+
+
+def require_shared_disk(spark: "SparkSession", control: Path) -> None:
+    """Reject an inbox where Spark's server does not see the control log written here."""
+    written = sum(1 for _ in read_entries(control))
+    try:
+        seen = spark.read.schema(ENTRIES).json(escaped(str(control))).count()
+    except Exception:  # whatever the reason is, it does not see it
+        seen = -1
+    if seen < written:
+        message = (
+            f"ab.inbox: the Spark Connect server does not see {control}, which was written "
+            "here: an inbox needs a disk that client and server share under the same path; "
+            "read the files with spark.readStream instead, as ab.elements"
+        )
+        raise UsageError(message)

@@ -8,7 +8,6 @@ is one step with the same history.  An inbox is read as its sibling DataFrames a
 streaming.  Without DataFrames its views are batches, and `start` reads new files as they come.
 """
 
-import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -45,15 +44,13 @@ from anabranch.spark.query.shares import WARN_SHARE
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES, cores, to_bytes
 from anabranch.spark.session.start import session
-from anabranch.spark.write.quarantine import Keeper
+from anabranch.spark.write.quarantine import keeper_of
 from anabranch.spark.write.views import Views
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.spark.query.running import OnTrigger, RunningQuery
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -477,8 +474,12 @@ class Merged:
                 f"checkpoint for the log of its files: merged.start(CHECKPOINT, {view}=...)"
             )
             raise UsageError(message)
-        keeper = None if view == LATE else self._keeper(view)
-        return made.of(in_lanes(self.parcels(), spec), keeper)
+        keeper = (
+            None if view == LATE else keeper_of(view, self.quarantine, self.id, self.schema)
+        )
+        time = self.copies.ticking()
+        rows = in_lanes(self.parcels(ticks=time.ticks), replace(spec, notes=time.notes))
+        return made.of(rows, keeper)
 
     def _entries(self) -> "DataFrame | None":
         """All files that are in the inboxes now, as entries of a temporary control log."""
@@ -491,10 +492,3 @@ class Merged:
             replace(watch, clock=None).advance(complete=watch.plain is not None)
         rows = [tuple(asdict(entry).values()) for entry in log.entries]
         return self.session.createDataFrame(rows, ENTRIES)
-
-    def _keeper(self, view: str) -> Keeper:
-        folder = self.quarantine
-        if folder is None:
-            folder = str(Path("anabranch-quarantine", self.id).absolute())
-        log.warning("the query of %s() keeps what is not merged in %s", view, folder)
-        return Keeper(folder, self.schema)

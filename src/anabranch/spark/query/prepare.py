@@ -24,6 +24,7 @@ from anabranch.spark.pack.rows import Resumed
 from anabranch.spark.pack.spill import depot_for
 from anabranch.spark.query import remote, sources
 from anabranch.spark.query import run_record as runs
+from anabranch.spark.query.clocked import Ticking
 from anabranch.spark.query.control_log import CONSUMED, ENTRIES, FOLDER, ControlLog
 from anabranch.spark.query.ending import stop
 from anabranch.spark.query.generations import remove_former, restart_generation
@@ -152,12 +153,15 @@ class Prepared:
         known = {} if self.home is None else KafkaOffsets.read(self.home).consumed
         all_ = zip(self.run.replicas, self.run.attachments, strict=True)
         resumed = Resumed(known, {name: number for name, number in all_ if number > 1})
-        parcels = merged.parcels(entries, depot=writer.depot, resumed=resumed)
+        time = merged.copies.ticking() if entries is None else Ticking()
+        how = {"depot": writer.depot, "resumed": resumed, "ticks": time.ticks}
+        parcels = merged.parcels(entries, **how)
         spec = replace(
             merged.spec(final=self.with_final),
             run=self.run.run,
             first_trigger=self.run.first_trigger,
             exported=str(self.home / LANES) if self.home and self.run.generation else None,
+            notes=time.notes,
         )
         return in_lanes(parcels, replace(spec, direct=writer.direct(), depot=writer.depot))
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from time import monotonic
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Any
@@ -19,18 +18,12 @@ from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.duplicates import DuplicateWarner
-from anabranch.spark.lane.stage import escaped, shuffled_into
+from anabranch.spark.lane.stage import shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query import ending, remote
 from anabranch.spark.query.budget import BudgetWarner
-from anabranch.spark.query.control_log import (
-    COMPACT_AT,
-    ENTRIES,
-    FOLDER,
-    ControlLog,
-    read_entries,
-)
-from anabranch.spark.query.follow import INTERVAL, Follower
+from anabranch.spark.query.control_log import COMPACT_AT, FOLDER, ControlLog
+from anabranch.spark.query.follow import INTERVAL, Follower, require_shared_disk
 from anabranch.spark.query.kafka import EndsNoted
 from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
@@ -41,8 +34,9 @@ from anabranch.spark.query.settings import Changed, change, last_change
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.ticks import INTERVAL as TICK
-from anabranch.spark.query.ticks import Ticker, pause
-from anabranch.spark.query.watch import InboxWatch, Poller
+from anabranch.spark.query.ticks import Ticker, is_due, pause
+from anabranch.spark.query.unread import Unread
+from anabranch.spark.query.watch import InboxWatch, Poller, look_into
 from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session import connect
 from anabranch.spark.session.connect import is_connect
@@ -310,11 +304,12 @@ class RunningQuery:
         pause = to_seconds(interval, option="interval") if watches and not once else None
         self._prepared.write_changes(self._control)
         self._change_settings()
-        _advance(watches, complete=complete)
+        look_into(watches, complete=complete)
         if remote:
             self._require_reachable(spark, watches)
         self._writer.open(self.run)
         self._notify_committed()
+        ticker = None if once else self._ticker()
         with as_recorded(spark, is_named=self._prepared.run.named):
             self.query = self._start_query(spark, once=once, interval=interval)
         self._lock.is_active = lambda: ending.is_active(self.query)
@@ -326,12 +321,20 @@ class RunningQuery:
             self._poll(lambda: self._look(watches), pause)
         if not once and self._control is not None:
             self._poll(self._wait_no_longer, INTERVAL)
-            clocks = self._prepared.merged.copies.clocks
-            if clocks and self._prepared.has_frames:
-                ticker = Ticker(self._control, clocks, self._left_behind)
-                self._poll(lambda: ticker.look(wall_clock(), self.totals), TICK)
+        if ticker is not None:
+            self._poll(lambda: ticker.look(wall_clock(), self.totals), TICK)
         if self._writer.folders and self._prepared.folder is not None:
             self._poll(lambda: self._writer.roll(self._last_commit()), INTERVAL)
+
+    def _ticker(self) -> Ticker | None:
+        """What reads the clocks of DataFrames without rows; nothing is known of these yet."""
+        copies = self._prepared.merged.copies
+        if self._control is None or copies.stream is None or not copies.clocks:
+            return None
+        ticks = copies.beat is None
+        made = Ticker(self._control, copies.clocks, self._left_behind, ticks)
+        made.begin({*copies.names, *self.totals.replicas})
+        return made
 
     def _start_query(
         self, spark: "SparkSession", *, once: bool, interval: str
@@ -349,8 +352,8 @@ class RunningQuery:
             return connect.start(stream)
 
     def _look(self, watches: Sequence[InboxWatch]) -> None:
-        _advance(watches, polled=True)
         if self._control is not None:
+            look_into(watches, due=is_due(wall_clock(), self.totals, self._control))
             self._control.compact(at_least=COMPACT_AT)
 
     def _wait_no_longer(self) -> None:
@@ -369,9 +372,11 @@ class RunningQuery:
                 patience.limit,
             )
 
-    def _left_behind(self) -> set[str]:
-        """The replicas of DataFrames of which the last trigger left rows behind."""
-        return set(self.totals.replicas) if ending.has_left(self.query) else set()
+    def _left_behind(self) -> Unread | None:
+        """The replicas of DataFrames of which the last trigger left rows; None: not known."""
+        found = ending.reported(self.query)
+        readers = self._prepared.merged.copies.readers(self.totals.replicas)
+        return readers.unread(found) if found else None
 
     def _unread(self) -> set[str]:
         """The replicas of which rows wait to be read, or are read now, as far as is known."""
@@ -470,11 +475,6 @@ def _with_violations(policy: Policy, kept: Policy) -> Policy:
     return replace(policy, violations=kept.violations)
 
 
-def _advance(watches: Sequence[InboxWatch], **how: bool) -> None:
-    for watch in watches:
-        watch.advance(**how)
-
-
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":
     """The function that a Connect server calls in its own process, without a result."""
 
@@ -482,19 +482,3 @@ def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":
         writer.write(df, batch)
 
     return write
-
-
-def require_shared_disk(spark: "SparkSession", control: Path) -> None:
-    """Reject an inbox where Spark's server does not see the control log written here."""
-    written = sum(1 for _ in read_entries(control))
-    try:
-        seen = spark.read.schema(ENTRIES).json(escaped(str(control))).count()
-    except Exception:  # whatever the reason is, it does not see it
-        seen = -1
-    if seen < written:
-        message = (
-            f"ab.inbox: the Spark Connect server does not see {control}, which was written "
-            "here: an inbox needs a disk that client and server share under the same path; "
-            "read the files with spark.readStream instead, as ab.elements"
-        )
-        raise UsageError(message)

@@ -13,12 +13,13 @@ A replica whose source reports rows that were not read is *blocked*: its silence
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from anabranch.spark.lane.heartbeats import ALL, LaneClock, Silence
 from anabranch.spark.progress import Totals
 from anabranch.spark.query.control_log import ControlLog
+from anabranch.spark.query.unread import Unread
 
 INTERVAL: Final = 0.5
 """Seconds between two looks."""
@@ -30,43 +31,53 @@ _MICROSECONDS: Final = 1_000_000
 class Ticker:
     """Writes what clocks need into the control log; `look` is called at an interval.
 
-    `unread` returns the replicas of which rows wait that a trigger left behind.
+    `unread` returns the replicas of DataFrames of which rows wait that a trigger left behind,
+    with their sources; None before Spark has reported a trigger.  `ticks`: where there are
+    inboxes, looks into them write the entry.
     """
 
     log: ControlLog
     clocks: tuple[LaneClock, ...]
-    unread: Callable[[], Collection[str]]
-    _waiting: frozenset[str] = field(default=frozenset())
+    unread: Callable[[], Unread | None]
+    ticks: bool = True
+
+    def begin(self, replicas: Collection[str]) -> None:
+        """Block those that time alone moves, until it is known that none of their rows wait.
+
+        What arrived while nobody read is not late by `delay`.
+        """
+        for one in self.clocks:
+            if one.clock.rules.delay is not None and not one.by_looks:
+                for name in filter(one.serves, sorted(replicas)):
+                    self._declare(name, (ALL,))
 
     def look(self, now: float, totals: Totals) -> None:
         """Write what is due now, in seconds since the epoch."""
         if any(one.clock.needs_time for one in self.clocks):
             self._block(totals)
-        if self.is_due(now, totals) and not self.log.waiting(totals.log):
+        if self.ticks and is_due(now, totals, self.log):
             self.log.tick()
 
-    @staticmethod
-    def is_due(now: float, totals: Totals) -> bool:
-        """Whether a clock may show something new."""
-        clock = totals.clock
-        if clock is None or not clock.time:
-            return False
-        times = [] if clock.due is None else [clock.due]
-        if clock.every is not None and totals.live:
-            times.append(clock.time + max(clock.every, _MICROSECONDS))
-        return any(time <= now * _MICROSECONDS for time in times)
-
     def _block(self, totals: Totals) -> None:
-        """State whose rows wait, if two looks agree: a trigger may just be reading them."""
-        unread = frozenset(self.unread())
-        sure, self._waiting = unread & self._waiting, unread
+        """State whose rows wait; a trigger that reads them just now is blocked for nothing."""
+        waiting = self.unread()
+        if waiting is None:
+            return
         for name in sorted(totals.replicas):
-            if not any(one.serves(name) for one in self.clocks):
-                continue
-            known = declared(self.log, name)
-            blocked = (ALL,) if name in sure else () if name not in unread else known.blocked
-            if blocked != known.blocked:
-                self.log.silence(name, replace(known, blocked=blocked).to_json())
+            if any(one.serves(name) and not one.by_looks for one in self.clocks):
+                self._declare(name, waiting.get(name, ()))
+
+    def _declare(self, replica: str, blocked: tuple[str, ...]) -> None:
+        known = declared(self.log, replica)
+        if blocked != known.blocked:
+            self.log.silence(replica, replace(known, blocked=blocked).to_json())
+
+
+def is_due(now: float, totals: Totals, log: ControlLog) -> bool:
+    """Whether an entry lets a clock show something new, and none waits for its trigger."""
+    clock = totals.clock
+    due = clock is not None and clock.is_due(now * _MICROSECONDS, totals.live)
+    return due and not log.waiting(totals.log)
 
 
 def declared(log: ControlLog, replica: str) -> Silence:

@@ -1,8 +1,8 @@
 """Watches inboxes while a query runs: new files and new replicas.
 
-`InboxWatch.advance` looks at the folders of one inbox and writes what is new into the control
-log: files, the guarantee and attachment of `_replica.json`, and whether there is `_detached`
-or `_paused`.
+`look_into` looks at the folders of all inboxes and writes what is new into the control log:
+files, the guarantee and attachment of `_replica.json`, and whether there is `_detached` or
+`_paused`.
 Without a note a replica that was there when the run began is complete; one that appears later
 is joining until a note, or `attach` of the query, gives its guarantee.  A `Poller` does so
 again and again.
@@ -10,16 +10,16 @@ again and again.
 Where a clock infers stables, the log has its times: a file arrived up to the end of the look
 that found it, and all that arrived up to the begin of a look is in the log behind it.  That is
 a *tick*, in the last trigger that takes files of the look: what waits in the log is no silence.
+Without files there is one when a clock is due (`ticks`).
 """
 
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import START
@@ -33,8 +33,6 @@ from anabranch.sources.plain import PlainRows
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.ticks import pause
 from anabranch.spark.session.host import TRIGGER_BYTES
-
-_SECOND: Final = 1_000_000
 
 Waiting = tuple[str, tuple[int, int], FilePiece]
 """A file by its name, its length and time of change, and a piece of it."""
@@ -92,38 +90,23 @@ class InboxWatch:
     plain: PlainRows | None = None
     clock: Clock | None = None
 
-    def advance(self, *, complete: bool = False, polled: bool = False) -> None:
-        """Write down what is new since the last look.
+    def advance(self, *, complete: bool = False) -> bool:
+        """Write down what is new since the last look; whether there were files.
 
         Next is a piece of the replica whose taken files go least far in time, so that no
         trigger has one replica alone.  `complete`: nothing more comes, and replicas end.
-        `polled`: looks are repeated, so that a clock goes on where no file comes.
         """
-        begin = _now()
         folders = sorted(e for e in self.path.iterdir() if e.is_dir() and e.name[0] not in "_.")
-        with self.log.together(self.limit):
-            waiting = {folder.name: deque(self._look(folder)) for folder in folders}
-            found = any(waiting.values())
-            at = None if self.clock is None else _now()
-            while any(waiting.values()):
-                name = min((name for name, some in waiting.items() if some), key=self._reached)
-                self.log.add_piece(name, *waiting[name].popleft(), at)
-            for name, member in self.log.members.items() if complete else ():
-                if member.inbox == self.number and not (member.detached or member.ended):
-                    self.log.complete(name)
-            if self.clock is not None and (found or (polled and self._is_due(begin))):
-                self.log.tick(begin)
-
-    def _is_due(self, now: int) -> bool:
-        """Whether a clock may show something new although no file came."""
-        assert self.clock is not None, "a watch without a clock does not tick"
-        spans = self.clock.spans
-        if not spans or not self.log.brought:
-            return False
-        every = max(_SECOND, min(spans) // 4)
-        goes_on = self.clock.rules.delay is not None
-        over = now - self.log.brought > 2 * (max(spans) + every)
-        return now - self.log.ticked >= every and (goes_on or not over)
+        waiting = {folder.name: deque(self._look(folder)) for folder in folders}
+        found = any(waiting.values())
+        at = None if self.clock is None else _now()
+        while any(waiting.values()):
+            name = min((name for name, some in waiting.items() if some), key=self._reached)
+            self.log.add_piece(name, *waiting[name].popleft(), at)
+        for name, member in self.log.members.items() if complete else ():
+            if member.inbox == self.number and not (member.detached or member.ended):
+                self.log.complete(name)
+        return found
 
     def _reached(self, replica: str) -> float:
         until = self.log.members[replica].until
@@ -179,6 +162,22 @@ class InboxWatch:
             elif known != facts:
                 raise _changed(path, known[0])
         return found
+
+
+def look_into(
+    watches: Sequence[InboxWatch], *, complete: bool = False, due: bool = False
+) -> None:
+    """Write down what is new in the inboxes of a query, and behind it the time of the look.
+
+    `due`: a clock may show something new although no file came.
+    """
+    if not watches:
+        return
+    log, begin = watches[0].log, _now()
+    with log.together(watches[0].limit):
+        found = [one.advance(complete=complete) for one in watches]
+        if any(one.clock is not None for one in watches) and (due or any(found)):
+            log.tick(begin)
 
 
 def _now() -> int:

@@ -4,8 +4,10 @@ For a view that is written by Spark's own writers, which would drop them.  A fil
 is made of channel, step and lane, so a step that is run again writes the same file again.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,8 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.sources.channels import LATE, VIOLATIONS
 from anabranch.spark.lane.rows import LaneRow, read_rows
 from anabranch.spark.write.formats import ApartForm, Form, output_schema
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,14 @@ class Keeper:
         with system.open_output_stream(temporary) as sink:
             pq.write_table(found, sink)
         system.move(temporary, f"{root}/{name}")
+
+
+def keeper_of(view: str, folder: str | None, run: str, schema: ElementSchema) -> Keeper:
+    """The keeper of a view, in the folder that was named, or in one of the run."""
+    if folder is None:
+        folder = str(Path("anabranch-quarantine", run).absolute())
+    log.warning("the query of %s() keeps what is not merged in %s", view, folder)
+    return Keeper(folder, schema)
 
 
 @dataclass(frozen=True)
