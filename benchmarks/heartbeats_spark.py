@@ -226,7 +226,8 @@ def idle_queries(spark: Any, root: Path, seconds: int) -> dict[str, Any]:
             else by_heartbeats(spark, inbox, idle_after="10 seconds")
         )
         if kind == "heartbeats_by_spark_writer":
-            stream = merged.final().writeStream.format("parquet").option("path", str(place / "out"))
+            stream = merged.final().writeStream.format("parquet")
+            stream = stream.option("path", str(place / "out"))
             stream = stream.option("checkpointLocation", str(place / "ck"))
             query = stream.trigger(processingTime="1 second").start()
         else:
