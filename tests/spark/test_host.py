@@ -47,10 +47,21 @@ def test_the_driver_gets_a_third_within_bounds(
 
 @pytest.mark.parametrize(
     ("heap", "region"),
-    [("64g", 32), ("4096m", 16), ("4G", 16), ("3072mb", 8), ("1024", 4), ("700m", 2)],
+    [("64g", 32), ("4096m", 16), ("4G", 16), ("3072mb", 8), ("1024", 4)],
 )
 def test_a_heap_has_at_least_256_regions(heap: str, region: int) -> None:
     assert host.heap_options(heap) == f"-XX:G1HeapRegionSize={region}m"
+
+
+@pytest.mark.parametrize(("heap", "first"), [("1023m", 96), ("512m", 96), ("64m", 64)])
+def test_a_small_heap_has_the_serial_collector(heap: str, first: int) -> None:
+    assert host.heap_options(heap) == f"-XX:+UseSerialGC -Xms{first}m"
+
+
+@pytest.mark.parametrize("heap", ["512m", "4g"])
+def test_the_user_chooses_the_collector(heap: str) -> None:
+    assert host.heap_options(heap, "-Dx=y -XX:+UseParallelGC") == ""
+    assert host.heap_options(heap, "-XX:+UseStringDeduplication") == host.heap_options(heap)
 
 
 @pytest.mark.parametrize("heap", ["lots", "", "-1g", "1.5g"])

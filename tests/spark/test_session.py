@@ -167,13 +167,13 @@ def test_a_path_with_blanks_and_a_second_session_work(tmp_path: Path) -> None:
 from pathlib import Path
 from anabranch.spark.session import host
 from anabranch.spark.session.start import session, log_file
-ours, mine = host.heap_options("600m"), "-XX:G1HeapRegionSize=4m"
+ours, mine = host.heap_options("600m").split(), "-XX:MaxHeapFreeRatio=50"
 options = {"spark.driver.extraJavaOptions": mine, "spark.ui.port": "4999"}
 usual = {"spark.driver.memory": "600m", "spark.ui.port": "4998"}
 spark = session(master="local[1]", log_path=Path("a log"), config=options, usual=usual)
 assert spark.conf.get("spark.driver.memory") == "600m"
 assert spark.conf.get("spark.ui.port") == "4999"
-assert spark.conf.get("spark.driver.extraJavaOptions").split()[-2:] == [ours, mine]
+assert spark.conf.get("spark.driver.extraJavaOptions").split()[-3:] == [*ours, mine]
 first = log_file()
 spark.stop()
 spark = session(master="local[1]", config={"spark.sql.shuffle.partitions": "3"})

@@ -113,19 +113,24 @@ def driver_memory() -> str:
     return f"{mebibytes}m"
 
 
-def heap_options(memory: str) -> str:
-    """What Java should know of a heap of this size, so large values need no care of their own.
+def heap_options(memory: str, given: str = "") -> str:
+    """Java's collector for a heap of this size, if the options that were given name none.
 
-    Java's usual collector keeps a heap in regions, a two-thousandth of it each.  A value that
-    fills half of one is *humongous*: as soon as a few came, all that lives is marked beside the
-    work.  The rows of a file and the parts of a state are such values, in every trigger.
+    Below 1 GiB: the serial collector.  Its heap follows what is in use, where Java's usual one
+    (G1) lets garbage fill the whole heap before it collects, and has tables of its own.
 
-    >>> heap_options("4g"), heap_options("700m")
-    ('-XX:G1HeapRegionSize=16m', '-XX:G1HeapRegionSize=2m')
+    Above: G1, which keeps a heap in regions, a two-thousandth of it each.  A value that fills
+    half of one is *humongous*: as soon as a few came, all that lives is marked beside the work.
+    The rows of a file and the parts of a state are such values, in every trigger.
+
+    >>> heap_options("4g"), heap_options("512m")
+    ('-XX:G1HeapRegionSize=16m', '-XX:+UseSerialGC -Xms96m')
     """
     found = re.fullmatch(r"(\d+)([mg]?)b?", memory.strip().lower())
-    if found is None:  # Spark reports what is wrong with it
-        return ""
+    if found is None or re.search(r"-XX:\+Use\w+GC\b", given):
+        return ""  # Spark reports a memory that is no size; Java starts with one collector only
     mebibytes = int(found[1]) << (10 if found[2] == "g" else 0)
-    largest = min(32, max(1, mebibytes // 256))
+    if mebibytes < 1024:
+        return f"-XX:+UseSerialGC -Xms{min(96, mebibytes)}m"
+    largest = min(32, mebibytes // 256)
     return f"-XX:G1HeapRegionSize={1 << largest.bit_length() - 1}m"

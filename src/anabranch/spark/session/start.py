@@ -213,8 +213,9 @@ def _start(
     preloading = workers.settings() if is_installed and workers.is_switched_on() else {}
     ours = {**defaults(local=local), **usual, **preloading}
     settings = {where: "local[*]", **ours, **asked}
-    heap = host.heap_options(settings["spark.driver.memory"])
-    options = (_log_options(spark_log), heap, asked.get(JAVA_OPTIONS, ""))
+    given = asked.get(JAVA_OPTIONS, "")
+    heap = host.heap_options(settings["spark.driver.memory"], given)
+    options = (_log_options(spark_log), heap, given)
     settings[JAVA_OPTIONS] = " ".join(filter(None, options))  # the last word is the user's
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
