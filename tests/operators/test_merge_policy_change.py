@@ -46,7 +46,8 @@ def changing(draw):
 
 
 PLAIN = ["default", "stable_lag=2", "shrink_only=true", "promote=true", "gaps=true",
-         "gaps=true,wait=2", "gaps=true,shrink_only=true,stable_lag=1"]  # fmt: skip
+         "gaps=true,wait=2", "gaps=true,shrink_only=true,stable_lag=1", "remember=1",
+         "gaps=true,wait=2,remember=3"]  # fmt: skip
 
 
 @given(st.data(), changing())

@@ -86,7 +86,7 @@ def test_another_version_is_refused_by_both_names(monkeypatch):
     monkeypatch.setattr(codec, "KIND", replace(codec.KIND, version=7))
     data = some_state().parts().written
     monkeypatch.undo()
-    with pytest.raises(StateError, match=r"'anabranch merge' version 7.*version 2;"):
+    with pytest.raises(StateError, match=r"'anabranch merge' version 7.*version 3;"):
         MergeState.from_parts(data, SCHEMA)
 
 

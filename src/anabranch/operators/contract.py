@@ -116,6 +116,12 @@ class Reason(Enum):
         "its replica has an event with this key already; the key names one event",
     )
     DUPLICATE = (27, Bucket.ABSORBED, "its replica has an event with this key; dropped")
+    FORGOTTEN = (
+        28,
+        Bucket.LATE,
+        "further behind the output's frontier than `remember`: not remembered whether the "
+        "output has this event",
+    )
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code

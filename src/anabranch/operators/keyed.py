@@ -10,7 +10,8 @@ So identities are unique in each input, and a merge behind it is right as R3.  T
 inserts and stables; an adjust passes, and does not change what is remembered.
 
 Remembered per input: the key, start and end of each event that it brought, until the frontiers
-of all attached inputs have passed the event's end.  An event counts as final by the frontier of
+of all attached inputs have passed the event's end, or a merge behind it has forgotten such
+events (`remember` of its policy).  An event counts as final by the frontier of
 its own input.  So, however the input is cut into steps, the same elements are duplicates.
 
 All elements of a key reach one lane: the route is by the columns of the key.
@@ -272,6 +273,8 @@ class KeyedState:
     def _release(self) -> None:
         """Forget the keys of events that end before the frontiers of all attached inputs."""
         least = min((one.frontier for one in self.members.values()), default=self.released)
+        # What a merge behind does not remember cannot come to its output a second time.
+        least = max(least, getattr(self.inner, "forgotten", least))
         if least <= self.released:
             return
         self.released = least

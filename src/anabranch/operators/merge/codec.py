@@ -60,7 +60,7 @@ from anabranch.operators.state.final_names import FinalNames
 from anabranch.operators.state.parts import Control, open_control, restore_names, save
 from anabranch.operators.state.reshape import Reshape, reshaped
 
-KIND: Final = StateKind("anabranch merge", version=2)
+KIND: Final = StateKind("anabranch merge", version=3)
 
 OUTPUT: Final = -1
 """Instead of a serial: the output."""
@@ -98,6 +98,7 @@ def control_table(state: MergeState) -> pa.Table:
         policy=json.dumps(state.lasting_policy.to_dict()),
         frontier=state.frontier,
         conflicts=state.conflicts,
+        forgotten=state.forgotten,
         next_rank=state.next_rank,
         settled=state.final_names.first,
         mark=state.mark,
@@ -122,6 +123,7 @@ def new_state(schema: ElementSchema, control: Control) -> MergeState:
         FinalNames(int(header["settled"])),
         frontier=int(header["frontier"]),
         conflicts=int(header["conflicts"]),
+        forgotten=int(header["forgotten"]),
         next_rank=int(header["next_rank"]),
         mark=int(header["mark"]),
         next_number=int(header["next_number"]),

@@ -245,14 +245,15 @@ def _final_at_start(state: MergeState, work: StepWork) -> Batch:
 
 def settle(state: MergeState, work: StepWork) -> None:
     """Remember the names of what is final, free what is not needed, tidy up."""
-    nodes, slowest = state.nodes, state.members.slowest
+    state.limit_memory()
+    nodes, oldest = state.nodes, state.oldest
     done = np.concatenate([_NONE, *work.done])
     if work.bags:
         dissolve(nodes.bags, nodes.rows, done[nodes.rows[done, FLAGS] & BAG != 0])
-    # What every replica has left behind is forgotten before it is remembered.
+    # What every replica has left behind, or is too old, is forgotten before it is remembered.
     names, ends = np.empty((len(done), LOW + 1), np.int64), np.empty(len(done), np.int64)
-    count = int(list_final(nodes.rows, frozen(done), slowest, names, ends))
-    state.final_names.forget(slowest, state.mark)
+    count = int(list_final(nodes.rows, frozen(done), oldest, names, ends))
+    state.final_names.forget(oldest, state.mark)
     state.final_names.remember(names[:count], ends[:count], state.mark)
     free = np.empty(len(work.created), np.int64)
     free = free[: int(list_unreferenced(nodes.rows, frozen(work.created), free))]

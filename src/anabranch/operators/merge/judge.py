@@ -87,7 +87,7 @@ TOUCHED_BAGS: Final = 1
 FRONTIER: Final = 2
 """The output's."""
 SLOWEST: Final = 3
-"""The smallest frontier of a replica: what ends before it has been forgotten."""
+"""What ends before this has been forgotten: the smallest frontier of a replica, or later."""
 MARK: Final = 4
 """What changes in this step is marked with."""
 KEYED: Final = 5

@@ -12,6 +12,7 @@ believed meanwhile.  Each part states its own promise, which is a law in the tes
     promote      whether a joining replica may lead when nobody else is left (D5)
     gaps, wait   whether replicas may lack events that others have, and how far the output
                  waits for the slowest of them
+    remember     how far behind the frontier copies of final events are still recognised
 
 Every policy yields at reconcile: what the deciding replica's stable needs is emitted just
 before the stable, at the latest.  Only joined replicas lead, vote and are followed.
@@ -192,7 +193,9 @@ class Policy:
     the joining one with the smallest guarantee is joined early, and what may be wrong because
     of that is reported.  `gaps`: the output has an event if any joined replica has it when the
     output's frontier passes its start; so the frontier is the least of the joined replicas,
-    but at least the leader's less `wait` units (None: no limit).
+    but at least the leader's less `wait` units (None: no limit).  `remember`: the names of
+    final events, by which the copies of a silent or slow replica are recognised, are kept until
+    the frontier is this many units beyond their end (None: until every attached replica is).
     """
 
     adjusts: Adjusts | Follow = Adjusts.ON_STABLE
@@ -203,6 +206,7 @@ class Policy:
     promote: bool = False
     gaps: bool = False
     wait: int | None = None
+    remember: int | None = None
 
     def __post_init__(self) -> None:
         for choice, words in _TERMS.items():
@@ -215,6 +219,8 @@ class Policy:
                 )
                 raise UsageError(message)
         _require_distance("stable_lag", self.stable_lag)
+        if self.remember is not None:
+            _require_distance("remember", self.remember)
         if self.wait is not None:
             _require_distance("wait", self.wait)
             if not self.gaps:
@@ -378,7 +384,7 @@ def _plain(choice: str, value: str) -> object:
     """The plain value of a text; one that cannot be is left to be refused by its name."""
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if choice in ("stable_lag", "wait") and re.fullmatch(r"-?\d+", value):
+    if choice in ("stable_lag", "wait", "remember") and re.fullmatch(r"-?\d+", value):
         return int(value)
     return value
 
@@ -388,7 +394,7 @@ _ORDERED: Final = frozenset({"violations", "stable_lag", "promote"})
 CHOICES: Final[Mapping[MergeCase, frozenset[str]]] = {
     **dict.fromkeys((MergeCase.R0, MergeCase.R1, MergeCase.R2), _ORDERED),
     MergeCase.R3: frozenset(DEFAULT.to_dict()),
-    MergeCase.R4: _ORDERED | {"shrink_only", "gaps", "wait"},
+    MergeCase.R4: _ORDERED | {"shrink_only", "gaps", "wait", "remember"},
 }
 """What each case lets one choose.
 

@@ -4,7 +4,8 @@
   of those with several events, their ends (`nodes.bags`).
 * What a stable will have to look at (`agenda`): follows from the rows, and is never written.
 * Per replica: its attachment, guarantee, frontier and last seq (`members`).
-* Per event that is final but that a replica may still mention: its name (`final_names`).
+* Per event that is final but that a replica may still mention: its name (`final_names`).  Names
+  that ended before `forgotten` were dropped nevertheless, by the policy's `remember`.
 * If the policy holds inserts back: which ones (`held`), and the replicas it follows (`view`).
 * The output's frontier, and how many conflicts there were.
 
@@ -81,6 +82,7 @@ class MergeState(MergeLane):
     final_names: FinalNames
     frontier: int = int(NEVER_UNITS)
     conflicts: int = 0
+    forgotten: int = int(NEVER_UNITS)
     next_rank: int = 0
     mark: int = 0
     elements: int = 0
@@ -217,7 +219,21 @@ class MergeState(MergeLane):
     def remove_replica(self, name: str) -> None:
         """Drop what a replica has, and names that only it could mention."""
         super().remove_replica(name)
-        self.final_names.forget(self.members.slowest, self.mark)
+        self.final_names.forget(self.oldest, self.mark)
+
+    @property
+    def oldest(self) -> int:
+        """What ended before this is not remembered: no replica may mention it, or too old."""
+        return max(self.members.slowest, self.forgotten)
+
+    def limit_memory(self) -> None:
+        """Note what is too old to be remembered, though a replica may still mention it."""
+        remember = self.policy.remember
+        if remember is None or self.frontier in (NEVER_UNITS, FOREVER_UNITS):
+            return
+        limit = max(self.frontier, int(NEVER_UNITS) + remember) - remember
+        if limit > self.members.slowest:
+            self.forgotten = max(self.forgotten, limit)
 
     def _abandon(self, row: int) -> None:
         """What is held of a replica that leaves is late."""
@@ -334,8 +350,9 @@ class MergeState(MergeLane):
         assert (ends < self.frontier).all() or self.frontier == FOREVER_UNITS, (
             f"ends of final names {ends} >= frontier {self.frontier}"
         )
-        slowest = self.members.slowest
-        assert (ends >= slowest).all(), f"ends of final names {ends} < slowest {slowest}"
+        assert (ends >= self.oldest).all(), f"ends of final names {ends} < {self.oldest}"
+        reached = self.forgotten <= self.frontier
+        assert reached, f"forgotten {self.forgotten} > frontier {self.frontier}"
 
     def _check_held(self) -> None:
         if not self.is_governed:

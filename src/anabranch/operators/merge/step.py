@@ -28,11 +28,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch, Ints
+from anabranch.batch.batch import (
+    FOREVER_UNITS,
+    INSERT,
+    NEVER_UNITS,
+    STABLE,
+    Batch,
+    Ints,
+)
 from anabranch.batch.index import NOBODY, START
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.operators.contract import BUCKET_OF, Arrival, Bucket, Reason, StepResult
-from anabranch.operators.merge import govern, judge, reconcile
+from anabranch.operators.merge import codes, govern, judge, reconcile
 from anabranch.operators.merge.bag_reconcile import publish_bags, scratch_for, visit_bags
 from anabranch.operators.merge.bags import block_of, total
 from anabranch.operators.merge.emit import Output
@@ -104,9 +111,7 @@ def _begin(state: MergeState, arrivals: Sequence[Arrival]) -> StepWork:
         credit=np.empty(count, np.int64),
         touched=np.empty(0 if state.keyed else count, np.int64),
         repeated=np.zeros(len(members), np.int64),
-        numbers=judge.numbers_of(
-            state.frontier, members.slowest, state.mark, keyed=state.keyed
-        ),
+        numbers=judge.numbers_of(state.frontier, state.oldest, state.mark, keyed=state.keyed),
     )
     splits = state.policy.shrink_only and not govern.keeps(state.policy)
     output = Output(state.frontier, splits=splits)
@@ -137,6 +142,10 @@ def _judge(state: MergeState, work: StepWork) -> None:
         if at == count:
             break
         nodes.make_room_in_bags()
+    if state.forgotten != NEVER_UNITS:
+        # Only what is on no list came too late; a loop of its own, for few merges need it.
+        is_old = (work.elements.node == NOBODY) & (work.elements.start < state.forgotten)
+        work.reasons[is_old & (work.reasons == codes.LATE)] = codes.FORGOTTEN
     reached = work.ledger.frontier
     np.maximum(state.members.frontier, reached, out=state.members.frontier)
     touched = int(work.ledger.numbers[judge.TOUCHED_BAGS])

@@ -214,7 +214,9 @@ class ReferenceMerge:
     """The state that every reference has.
 
     `settled` are the identities that are final and that a replica may still mention, with their
-    last end.  `missing` has (replica, identity) for each identity of the output that a deciding
+    last end.  `forgotten`: what ended before this is not among them, although a replica may
+    still mention it, since that is further behind the frontier than is to be remembered (NEVER:
+    nothing).  `missing` has (replica, identity) for each identity of the output that a deciding
     replica never mentioned, when it became half frozen or was frozen; where replicas may have
     gaps, for each joined replica and each event that it lacks.  `alone` counts the events that
     only one of several replicas had.
@@ -224,6 +226,7 @@ class ReferenceMerge:
         self.members = Membership()
         self.frontier: Time = NEVER
         self.settled: dict[Identity, Time] = {}
+        self.forgotten: Time = NEVER
         self.conflicts = 0
         self.missing: list[tuple[str, Identity]] = []
         self.alone: Counter[str] = Counter()
@@ -266,15 +269,25 @@ class ReferenceMerge:
             self.alone[first.name] += more
 
     def _too_late(self, identity: Identity) -> Reason:
-        return Reason.SETTLED if identity in self.settled else Reason.LATE
+        if identity in self.settled:
+            return Reason.SETTLED
+        return Reason.FORGOTTEN if identity.start < self.forgotten else Reason.LATE
 
-    def _forget_settled(self) -> None:
-        """Drop what no attached replica may still mention, if it keeps its promises."""
+    def _forget_settled(self, *, remember: Time | None = None) -> None:
+        """Drop what no attached replica may still mention, if it keeps its promises.
+
+        Also what ends more than `remember` before the frontier.  From an output that has ended
+        (FOREVER) no distance can be measured.
+        """
         slowest = self.members.slowest
+        if remember is not None and self.frontier not in (NEVER, FOREVER):
+            limit = self.frontier - remember
+            if limit > slowest:
+                self.forgotten = max(self.forgotten, limit)
         self.settled = {
             identity: end
             for identity, end in self.settled.items()
-            if end >= slowest and slowest != FOREVER
+            if end >= max(slowest, self.forgotten) and slowest != FOREVER
         }
 
 

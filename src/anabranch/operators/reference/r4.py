@@ -267,7 +267,7 @@ class MergeR4(ReferenceMerge):
             self._reconcile(leader, time)
             self.frontier = time
             self._emitted.append(Stable(time))
-        self._forget_settled()
+        self._forget_settled(remember=self.policy.remember)
 
     def _reconcile(self, leader: Replica, time: Time) -> None:
         """Emit what is owed before the output's frontier moves to `time`."""
