@@ -42,7 +42,8 @@ if _TYPE_CHECKING:
     from anabranch.spark.progress import Totals
     from anabranch.spark.query.kafka import starting_offsets
     from anabranch.spark.query.listen import listener, progress
-    from anabranch.spark.query.merge import Merged, merge, union
+    from anabranch.spark.query.merge import merge, union
+    from anabranch.spark.query.merged import Merged
     from anabranch.spark.query.running import RunningQuery
     from anabranch.spark.query.upgrade import upgrade
     from anabranch.spark.session.start import session
@@ -83,7 +84,7 @@ __all__ = [
 _HOMES = {
     "AnabranchError": "anabranch.errors:AnabranchError",
     "Inbox": "anabranch.sources.inbox:Inbox",
-    "Merged": "anabranch.spark.query.merge:Merged",
+    "Merged": "anabranch.spark.query.merged:Merged",
     "Policy": "anabranch.operators.merge.policy:Policy",
     "RunningQuery": "anabranch.spark.query.running:RunningQuery",
     "Stream": "anabranch.spark.pack.streams:Stream",

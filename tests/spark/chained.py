@@ -19,7 +19,7 @@ from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
 from anabranch.spark.lane.spec import LaneSpec, staged
 from anabranch.spark.lane.stage import in_lanes, shuffled_into
 from anabranch.spark.pack.spill import depot_for
-from anabranch.spark.query.merge import Merged
+from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.run_record import last_entry
 from anabranch.spark.query.write_trigger import Outlet, TriggerWriter
 from anabranch.spark.write.views import Views

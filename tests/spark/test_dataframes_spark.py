@@ -15,7 +15,8 @@ from anabranch.model import Adjust, Event, History, Insert, Stable
 from anabranch.operators.merge.policy import Policy
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
-from anabranch.spark.query.merge import Merged, build
+from anabranch.spark.query.merge import build
+from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.prepare import prepare
 from anabranch.testing.asserts import assert_valid
 

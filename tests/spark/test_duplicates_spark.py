@@ -8,7 +8,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.spark.duplicates import kept_text
-from anabranch.spark.query.merge import Merged
+from anabranch.spark.query.merged import Merged
 
 pytestmark = pytest.mark.spark
 

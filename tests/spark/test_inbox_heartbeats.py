@@ -23,7 +23,8 @@ from anabranch.model.time import FOREVER
 from anabranch.spark.query import watch as watching
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.control_log import ControlLog, groups
-from anabranch.spark.query.merge import Merged, build
+from anabranch.spark.query.merge import build
+from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.prepare import prepare
 from anabranch.spark.query.ticks import declared, is_due
 

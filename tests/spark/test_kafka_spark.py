@@ -14,7 +14,7 @@ from test_dataframes_spark import EAST, TRUTH, WEST, history
 
 import anabranch as ab
 from anabranch.errors import SchemaError
-from anabranch.spark.query.merge import Merged
+from anabranch.spark.query.merged import Merged
 
 pytestmark = pytest.mark.spark
 

@@ -26,7 +26,8 @@ from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.columns import reshape_of
 from anabranch.spark.query.control_log import ControlLog, Entry, groups
-from anabranch.spark.query.merge import Merged, build
+from anabranch.spark.query.merge import build
+from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.prepare import Prepared, prepare
 
 COLUMNS = pa.schema({"at": pa.int64(), "name": pa.string()})

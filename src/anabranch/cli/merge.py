@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anabranch.spark.query.prepare import Prepared
     from anabranch.spark.query.running import RunningQuery
 
-_ASKED = ("lanes", "gaps", "wait", "strict", "assume_complete")
+_ASKED = ("lanes", "gaps", "wait", "remember", "strict", "assume_complete")
 _BEATS = ("disorder", "delay", "idle_after", "source", "group", "arrival")
 _ENDLESS = (
     "plain rows have no stables: the output becomes final by --disorder or --delay, or when "
@@ -124,6 +124,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     metavar="DURATION",
     help="With --gaps and --watch: stop waiting for a replica without progress after this.",
+)
+@click.option(
+    "--remember",
+    metavar="DURATION",
+    help="How far behind the output's frontier, in application time, copies of a silent or "
+    "slow replica are recognised; its older rows are late. 'forever': no limit. Default: "
+    "'1 day' for timestamps with --gaps, else forever.",
 )
 @click.option(
     "--lanes",

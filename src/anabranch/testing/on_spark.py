@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.spark.pack.streams import Stream
-    from anabranch.spark.query.merge import Merged
+    from anabranch.spark.query.merged import Merged
     from anabranch.spark.query.running import RunningQuery
 
 
@@ -95,8 +95,7 @@ class OnSpark:
             elif isinstance(entry, Detach):
                 query.detach(entry.input)
             elif isinstance(entry, NewSettings):
-                policy = Policy.parse(entry.settings)
-                query.change(policy=policy, gaps=policy.gaps, wait=policy.wait)
+                _change(query, Policy.parse(entry.settings))
                 self.options = {**self.options, "policy": entry.settings}
             else:
                 query.pass_over(entry.input)
@@ -135,7 +134,8 @@ class OnSpark:
         """What the public call makes of the stream; without one, the operator by itself."""
         import anabranch as ab
         from anabranch.spark.query.asked import Asked
-        from anabranch.spark.query.merge import Hosted, build
+        from anabranch.spark.query.merge import build
+        from anabranch.spark.query.merged import Hosted
 
         if self.entry.call is not None:
             options = {**self.options, **self.entry.spark_options, "lanes": self.lanes}
@@ -192,3 +192,11 @@ class OnSpark:
         values = tuple(row[name] for name in self.payload.names)
         end = FOREVER if row["end"] is None else row["end"]
         return Insert(values[0] if len(values) == 1 else values, row["start"], end)
+
+
+def _change(query: "RunningQuery", policy: Policy) -> None:
+    """Let a query go on with all choices of a policy, named or not."""
+    from anabranch.spark.query.asked import NO_LIMIT
+
+    remember = NO_LIMIT if policy.remember is None else policy.remember
+    query.change(policy=policy, gaps=policy.gaps, wait=policy.wait, remember=remember)

@@ -5,21 +5,28 @@ Python and the command line fill in the same values; a restart combines them wit
 
 import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 from anabranch.batch.schema import TimeType
-from anabranch.batch.times import to_units
+from anabranch.batch.times import MICROSECONDS, to_units
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.choose import ORDERED
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.query.patience import WAIT_WALL
 
+REMEMBER: Final = MICROSECONDS["day"]
+"""For timestamps, with gaps: how far behind the frontier copies are recognised in new runs."""
+NO_LIMIT: Final = "forever"
+"""What `remember` is called where nothing limits it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """The options of one merge; None: keep that of the run, or choose one for a new run.
 
-    `wait` is a distance in application time, as the user wrote it.  `wait_wall` is in seconds.
+    `wait` and `remember` are distances in application time, as the user wrote them (`remember`
+    also "forever").  `wait_wall` is in seconds.
     """
 
     case: MergeCase | None = None
@@ -28,6 +35,7 @@ class Asked:
     usual_lanes: int = 1
     gaps: bool | None = None
     wait: str | int | None = None
+    remember: str | int | None = None
     wait_wall: float = WAIT_WALL
     strict: bool = False
     assume_complete: bool = False
@@ -47,7 +55,22 @@ class Asked:
         wait = base.wait if gaps else None
         if self.wait is not None:
             wait = to_units(str(self.wait), time, option="wait")
-        return replace(base, gaps=gaps, wait=wait)
+        remember = self._remember(time, base, gaps=gaps, kept=kept)
+        return replace(base, gaps=gaps, wait=wait, remember=remember)
+
+    def _remember(
+        self, time: TimeType, base: Policy, *, gaps: bool, kept: Policy | None
+    ) -> int | None:
+        """How far behind the frontier copies are recognised, in units; None: no limit."""
+        if self.remember is not None:
+            given = str(self.remember)
+            no_limit = given.strip().lower() == NO_LIMIT
+            return None if no_limit else to_units(given, time, option="remember")
+        if base.remember is not None:
+            return base.remember
+        if kept is not None:
+            return kept.remember
+        return REMEMBER if gaps and time is TimeType.TIMESTAMP else None
 
     def explain_wait(self) -> str:
         """How long the output waits for slow replicas, for `explain`."""

@@ -44,7 +44,7 @@ from anabranch.spark.write.reports import local
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from anabranch.spark.query.merge import Merged
+    from anabranch.spark.query.merged import Merged
     from anabranch.spark.query.running import OnTrigger, RunningQuery
 
 Given: TypeAlias = "str | Path | Callable[[DataFrame, int], None] | Sink"

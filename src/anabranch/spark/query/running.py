@@ -150,8 +150,9 @@ class RunningQuery:
         gaps: bool | None = None,
         wait: str | int | None = None,
         wait_wall: str | None = None,
+        remember: str | int | None = None,
     ) -> Changed | None:
-        """Go on with another policy, `gaps` or `wait`, from a trigger on that has not begun.
+        """Go on with another policy, gaps, wait or remember, from a trigger not begun yet on.
 
         What is not named stays.  `wait_wall` counts at once.  Of a policy `violations` counts
         from the next start on: it is refused here.  Returns what changes; None: nothing.
@@ -163,10 +164,8 @@ class RunningQuery:
         if merged.hosted is not None:
             message = f"ab.{run.case}: change() is for ab.merge; a {run.case} has no policy"
             raise UsageError(message)
-        given = Policy.parse(policy) if isinstance(policy, str) else policy
-        if given is not None:
-            given = _with_violations(given, Policy.parse(run.policy))
-        asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait)
+        given = None if policy is None else _with_violations(policy, Policy.parse(run.policy))
+        asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait, remember=remember)
         then = replace(merged, asked=asked).continued(run).policy
         self._prepared = replace(self._prepared, run=replace(run, policy=then))
         return self._change_settings()
@@ -464,8 +463,9 @@ class RunningQuery:
         return self._control
 
 
-def _with_violations(policy: Policy, kept: Policy) -> Policy:
+def _with_violations(given: str | Policy, kept: Policy) -> Policy:
     """A policy with the `violations` of the run: that of a query that runs cannot change."""
+    policy = Policy.parse(given) if isinstance(given, str) else given
     if policy.violations not in (kept.violations, DEFAULT.violations):
         message = (
             f"ab.merge: violations={policy.violations} counts from a start on; stop the query, "

@@ -1,4 +1,4 @@
-"""Settings that a run changes in place: the policy of a merge, with `gaps` and `wait`.
+"""Settings that a run changes in place: the policy of a merge, with `gaps`, `wait`, `remember`.
 
 A change is an entry of the control log, so it takes effect in all lanes in the same trigger:
 one that has begun ends with the settings that it began with, and one that is repeated decides
