@@ -304,24 +304,36 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
                 some = where[first:end]
                 texts = [REASONS[code].text for code in reasons[some]]
                 if bucket is Bucket.LATE and now.spec.infers(item.input):
-                    texts = _late_texts(now, item, some, texts)
+                    sources = item.sources(some, _by(now, item.input))
+                    starts = item.batch.start[some]
+                    texts = _late_texts(now, item.input, sources, starts, texts)
                 origin = _origin(item, some, texts)
                 now.row(channel, batch=item.batch.take(some), origin=origin)
     for held in result.resolved:
         where = np.flatnonzero(held.buckets == Bucket.LATE)
         if len(where):
             texts = [REASONS[code].text for code in held.reasons[where]]
+            if now.spec.infers(held.replica):
+                # Of what was held the columns that name a source are not kept.
+                source = "not known" if _by(now, held.replica) else held.replica
+                starts = held.batch.start[where]
+                texts = _late_texts(now, held.replica, [source] * len(where), starts, texts)
             nowhere: list[Any] = [None] * len(where)
             origin = _origins(texts, held.replica, nowhere, nowhere)
             now.row(LATE, batch=held.batch.take(where), origin=origin)
 
 
-def _late_texts(now: _Trigger, item: Received, rows: Ints, texts: Sequence[str]) -> list[str]:
+def _by(now: _Trigger, name: str) -> tuple[str, ...]:
+    """The columns in which the rows of an input name their sources."""
+    return next(one.by for one in now.spec.clocks if one.serves(name))
+
+
+def _late_texts(
+    now: _Trigger, name: str, sources: Sequence[str], starts: Ints, texts: Sequence[str]
+) -> list[str]:
     """The reasons of late rows, with what the clock inferred of their sources."""
-    spec, behind = now.spec, item.batch.start[rows].tolist()
-    by = next(one.by for one in spec.clocks if one.serves(item.input))
-    sources = item.sources(rows, by)
-    which = Behind(item.input, sources, behind, int(now.first.frontier), spec.schema.time)
+    spec = now.spec
+    which = Behind(name, sources, starts.tolist(), int(now.first.frontier), spec.schema.time)
     more = explain_late(now.lane.clocks, spec.clocks, which)
     return [f"{text}; {why}" for text, why in zip(texts, more, strict=True)]
 
