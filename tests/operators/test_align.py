@@ -15,13 +15,14 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError
 from anabranch.model import Adjust, Insert, MergeCase, Stable
 from anabranch.model.history import replay
-from anabranch.operators.align import AlignState
+from anabranch.operators.align import AlignOperator, AlignState
 from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.reference.cleanse import release_order
 from anabranch.testing.strategies import replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
+TIMES = st.integers(0, 20)
 
 
 def step(state, elements):
@@ -88,3 +89,26 @@ def test_a_batch_of_rows_out_of_order_becomes_one_in_order():
     output = to_elements(step(state, [*rows, Stable(1000)]).output)
     assert [one.start for one in output[:-1]] == list(range(1000))
     assert output[-1] == Stable(1000)
+
+
+@given(data=st.data())
+def test_where_ends_are_known_what_is_released_is_final_in_the_same_order(data):
+    """However the stream is cut into steps, and saved between two of them."""
+    rows = st.builds(lambda name, at: Insert(name, at, at + 5), st.sampled_from("abc"), TIMES)
+    given_ = data.draw(st.lists(st.one_of(rows, st.builds(Stable, TIMES)), max_size=30))
+    operator = AlignOperator(SCHEMA, final_at_start=True).reporting_final()
+    state, output, final = operator.empty(), [], []
+    for element in [*given_, Stable(100)]:
+        result = step(state, [element])
+        assert result.final is not None
+        output += to_elements(result.output)
+        final += to_elements(result.final)
+        state = operator.from_parts(state.parts().written)
+    assert final == [one for one in output if isinstance(one, Insert)]
+    assert [one.start for one in final] == sorted(one.start for one in final)
+    assert Counter(one.event for one in final) == Counter(replay(output).history)
+
+
+def test_with_ends_that_may_change_another_operator_reports_what_is_final():
+    assert AlignOperator(SCHEMA).reporting_final() is None
+    assert AlignOperator(SCHEMA).empty().step(Inputs()).final is None

@@ -19,6 +19,7 @@ from anabranch.batch.hashing import hash_columns
 from anabranch.errors import StateError, UsageError
 from anabranch.model import History, Insert, MergeCase, Stable
 from anabranch.model.normal_form import normal_form
+from anabranch.operators.align import AlignOperator
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.state import groups, pieces
@@ -61,6 +62,34 @@ def test_any_lanes_any_cut_any_fault_same_history(data: st.DataObject) -> None:
     assert History.of(second.output()) == truth
     if final:
         assert History.from_events(second.final()) == truth
+
+
+@given(data=st.data())
+def test_align_behind_any_lanes_has_one_order(data: st.DataObject) -> None:
+    """Any lanes, any cut, any fault: one lane releases the events by their starts."""
+    streams = data.draw(replicas(case=MergeCase.R3))
+    lanes = data.draw(st.integers(1, 3))
+    founders = tuple(Founder(f"r{number}") for number in range(len(streams)))
+    first = replace(lane_spec("r3", lanes, founders=founders), final=True)
+    align = with_final((PipelineStep("align", AlignOperator(SCHEMA)),))
+    if lanes == 1 and data.draw(st.booleans()):
+        stages = [Runtime(replace(first, pipeline=(*first.pipeline, *align)))]
+    else:
+        stages = list(map(Runtime, staged(first, (align, 1))))
+    for trigger in cut(data, streams):
+        parcels = stages[0].parcels(trigger)
+        for stage in stages:
+            faults(data, stage, parcels)
+            parcels = stage.commit(parcels)
+        output = stages[-1].output()
+        assert_valid(output)
+        starts = [one.start for one in output if isinstance(one, Insert)]
+        assert starts == sorted(starts)
+        assert stages[-1].totals.frontier == stages[0].totals.frontier
+    assert stages[0].totals.adds_up
+    truth = History.of(streams[0])
+    assert History.of(output) == truth
+    assert History.from_events(stages[-1].final()) == truth
 
 
 def test_one_lane_may_host_the_whole_chain() -> None:

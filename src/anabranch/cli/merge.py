@@ -133,6 +133,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "'1 day' for timestamps with --gaps, else forever.",
 )
 @click.option(
+    "--align",
+    is_flag=True,
+    help="Write events in the order of their starts: each is held back until a stable has "
+    "passed it.",
+)
+@click.option(
     "--lanes",
     type=int,
     help="Parallel partitions of the state; `anabranch upgrade` changes them later.",
@@ -265,6 +271,7 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     if any(beats.values()):
         source = source.heartbeats(**beats)
     merged = build([source], asked)
+    merged = merged.align() if options["align"] else merged
     roll = to_seconds(options["roll"], option="--roll")
     place = str(options["checkpoint"])
     asked_limit = options["max_bytes_per_trigger"] or settings.max_bytes_per_trigger

@@ -5,6 +5,10 @@ end follow as adjusts.  So the output waits exactly as long as an order of start
 reader that needs rows in the order of their times can read it as it comes.  Without align
 streams are unordered, with stables: most operators need no order, and answer earlier.
 
+Where all events of a start and payload have one end (`final_at_start`), an event is final when
+it is released: then the final events come in the order of starts as well, and align reports
+them itself.  Else an event is final by its end, in the order that ends allow.
+
 A step looks at the events that it touches, and at those that are due: at their start, to be
 released, then at their end, to be forgotten.
 
@@ -36,10 +40,13 @@ from anabranch.operators.unary_judge import Judged
 class AlignOperator:
     """Release events in the order of their starts.
 
-    In several lanes each has an order of its own: run it in one.
+    In several lanes each has an order of its own: run it in one.  `final_at_start`: ends are
+    known from the start, so that `reports_final` reports an event when it is released.
     """
 
     schema: ElementSchema
+    final_at_start: bool = False
+    reports_final: bool = False
     name: str = "align"
     route: Route = Route.IDENTITY
     route_columns: Sequence[str] = ()
@@ -49,19 +56,28 @@ class AlignOperator:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
 
+    def reporting_final(self) -> "AlignOperator | None":
+        """The same with `final` in its results, if what is released is final."""
+        return replace(self, reports_final=True) if self.final_at_start else None
+
     def empty(self) -> "AlignState":
         """Nothing has happened."""
-        return AlignState(self.schema)
+        return self._reporting(AlignState(self.schema))
 
     def from_parts(self, parts: Mapping[str, bytes]) -> "AlignState":
         """The state that was saved; StateError if of another kind, version or schema."""
-        return AlignState.from_parts(parts, self.schema)
+        return self._reporting(AlignState.from_parts(parts, self.schema))
+
+    def _reporting(self, state: "AlignState") -> "AlignState":
+        state.reports_final = self.reports_final
+        return state
 
 
 class AlignState(UnaryState):
     """What align remembers for one lane: events that start before `received` are released."""
 
     KIND = StateKind("anabranch align", version=1)
+    reports_final = False
 
     def take(self, batch: Batch) -> tuple[Judged, Changed]:
         """Note what came, adjust what is released, release what the frontier passes."""
@@ -76,7 +92,7 @@ class AlignState(UnaryState):
             touched, judged.group, kept, self._due(touched, judged.group, kept), self.mark
         )
         if judged.frontier == passed:
-            return judged, Changed(self._write(found, *_nothing(), None))
+            return judged, self._changed(self._write(found, *_nothing(), None), 0)
         self.received = judged.frontier
         due = self.groups.pop_due(self.received)
         group, rows = self.groups.read(due)
@@ -85,7 +101,14 @@ class AlignState(UnaryState):
         stays = ~is_frozen(rows[:, END], self.received)
         group, rows = group[stays], rows[stays]
         self.groups.write(due, group, rows, self._due(due, group, rows), self.mark)
-        return judged, Changed(output, counts={"visits": len(due)})
+        return judged, self._changed(output, len(due))
+
+    def _changed(self, output: Batch, visits: int) -> Changed:
+        """The output, and its inserts as what became final, if that is so."""
+        final = None
+        if self.reports_final:
+            final = output.take(np.flatnonzero(output.kind == INSERT))
+        return Changed(output, final, {"visits": visits})
 
     def _due(self, groups: Ints, group: Ints, rows: Ints) -> Ints:
         """Groups are due at their start until they are released, then at their first end."""

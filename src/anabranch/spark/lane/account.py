@@ -65,13 +65,18 @@ class Account:
                 self._of(name)[what] += count
         self._violators |= dict.fromkeys(result.violators)
 
-    def add_counts(self, result: StepResult) -> None:
-        """One step of any operator: what it counted, and what it did not take."""
+    def add_counts(self, result: StepResult, *, takes_inputs: bool) -> None:
+        """One step of any operator: what it did not take, and what it counted.
+
+        What an operator adds that takes the output of another one corrects no input.
+        """
         late = sum(int((b == Bucket.LATE).sum()) for b in result.buckets)
         late += sum(int((held.buckets == Bucket.LATE).sum()) for held in result.resolved)
         broken = sum(int((b == Bucket.VIOLATION).sum()) for b in result.buckets)
         made = {LATE: late, VIOLATIONS: broken}
-        for name, count in (made | {one: getattr(result, one) for one in _COUNTED}).items():
+        if takes_inputs:
+            made |= {one: getattr(result, one) for one in _COUNTED}
+        for name, count in made.items():
             self.output[name] += count
 
     def add_left(self, replica: str, count: int) -> None:

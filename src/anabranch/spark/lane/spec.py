@@ -130,5 +130,6 @@ def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ..
         specs[-1] = replace(before, after=after, final=False)
         more = replace(first, lanes=lanes, pipeline=pipeline, order=Order(operator.schema))
         number = len(specs)
-        specs.append(replace(more, founders=(), stage=number, before=before.lanes, clocks=()))
+        more = replace(more, founders=(), clocks=(), notes=None)  # of the inputs alone
+        specs.append(replace(more, stage=number, before=before.lanes))
     return tuple(specs)

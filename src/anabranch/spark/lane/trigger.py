@@ -235,11 +235,12 @@ def _step(
     spec, result = now.spec, None
     for at, (one, made) in enumerate(run(spec.pipeline, now.lane.states, inputs)):
         result = made if at or counted else replace(made, buckets=(), reasons=())
-        if at == 0 and spec.before is None:
+        takes_inputs = at == 0 and spec.before is None
+        if takes_inputs:
             now.account.add(taken, result, now.first.inputs)
         if at > 0:
             taken = [_from_stage(spec.pipeline[at - 1].id, inputs.arrivals[0].batch)]
-        now.account.add_counts(result)
+        now.account.add_counts(result, takes_inputs=takes_inputs)
         _quarantine(now, taken, result)
         inputs = Inputs((Arrival(one.id, result.output),))
     assert result is not None, "a pipeline has at least one step"

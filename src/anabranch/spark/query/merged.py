@@ -20,7 +20,7 @@ from anabranch.operators.route import Routing
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE, PROGRESS
 from anabranch.spark.duplicates import DuplicateWarner, explain_duplicates
 from anabranch.spark.lane.receive import Order
-from anabranch.spark.lane.spec import Founder, LaneSpec
+from anabranch.spark.lane.spec import Founder, LaneSpec, staged
 from anabranch.spark.lane.stage import in_lanes, in_lanes_once
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.asked import Asked
@@ -72,6 +72,18 @@ class Merged:
     """The policy that this run's lanes began with."""
     hosted: Hosted | None = None
     """The operator that the lanes run if it is not a merge of copies."""
+    is_aligned: bool = False
+    """Whether events are released in the order of their starts."""
+
+    def align(self) -> "Merged":
+        """The same with its events in the order of their starts.
+
+        An event is held back until the frontier has passed its start.  Inserts are in the order
+        of starts within a trigger and over triggers: in `elements` and `changes` by `seq`, in
+        files and DataFrames as the rows come.  If all events last equally long, `final` has the
+        same order.  The events of all lanes pass one lane that sorts them.
+        """
+        return replace(self, is_aligned=True)
 
     def elements(self) -> "DataFrame":
         """The merged stream in the element format; sort by `seq` to read it in order.
@@ -140,7 +152,27 @@ class Merged:
     @property
     def views(self) -> Views:
         """How the lanes' rows become DataFrames."""
-        return Views(self.schema, self.lanes, is_ntz=self.copies.is_ntz)
+        lanes = 1 if self.is_aligned else self.lanes
+        return Views(self.schema, lanes, is_ntz=self.copies.is_ntz)
+
+    def stages(self, *, final: bool = False, **more: Any) -> tuple[LaneSpec, ...]:
+        """The lanes of the query, and `more` that they must know; align has a lane of its own.
+
+        Behind a single lane it is a second step of that.
+        """
+        if not self.is_aligned:
+            return (replace(self.spec(final=final), **more),)
+        # Here, since only this needs its kernels.
+        from anabranch.operators.align import AlignOperator
+
+        first, schema = replace(self.spec(), **more, final=final), self._inner.output
+        assert isinstance(schema, ElementSchema), f"{self.label} emits no elements"
+        operator = AlignOperator(schema, final_at_start=self.copies.ends_are_known)
+        align = (PipelineStep(operator.name, operator),)
+        if self.lanes > 1:
+            return staged(first, (with_final(align) if final else align, 1))
+        both = (*first.pipeline, *align)
+        return (replace(first, pipeline=with_final(both) if final else both),)
 
     def spec(self, *, final: bool = False) -> LaneSpec:
         """What every lane must know; `final`: it reports the events that become final."""
@@ -179,8 +211,10 @@ class Merged:
         if (limit := Policy.parse(self.policy).remember) is not None and not self.hosted:
             far = show_span(limit) if self.schema.time is TimeType.TIMESTAMP else str(limit)
             lines.append(f"copies are recognised up to {far} behind the frontier (remember)")
+        if self.is_aligned:
+            lines.append("align: events in order of start, held until a stable passes them")
         lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
-        if by_start and self.lanes > 1:
+        if by_start and self.lanes > 1 and not self.is_aligned:
             lines.append("the output is in the order of starts only with lanes=1")
         return "\n".join([*lines, *self.copies.explain_progress()])
 
@@ -196,7 +230,7 @@ class Merged:
         if self.copies.is_streaming:
             message = "ab.merge: totals() is for batches; of streams it is start(...).totals"
             raise UsageError(message)
-        rows = in_lanes_once(self.parcels(self._entries()), self.spec())
+        rows = in_lanes_once(self.parcels(self._entries()), *self.stages())
         found = rows.where(f"channel = '{PROGRESS}'").select("record").collect()
         totals = Totals()
         totals.add([LaneRecord.from_json(row.record) for row in found], 0)
@@ -317,10 +351,10 @@ class Merged:
         return self.copies.parcels(entries, self.lanes, routing, strict=strict, **how)
 
     def _view(self, view: str) -> "DataFrame":
-        spec = self.spec(final=view == FINAL)
-        made = self.views.view(view)
+        made, final = self.views.view(view), view == FINAL
         if not self.copies.is_streaming:
-            return made.of(in_lanes_once(self.parcels(self._entries()), spec))
+            rows = self.parcels(self._entries())
+            return made.of(in_lanes_once(rows, *self.stages(final=final)))
         if self.copies.inboxes:
             message = (
                 f"ab.merge: {view}() of an inbox and streaming DataFrames needs a "
@@ -331,8 +365,8 @@ class Merged:
             None if view == LATE else keeper_of(view, self.quarantine, self.id, self.schema)
         )
         time = self.copies.ticking()
-        rows = in_lanes(self.parcels(ticks=time.ticks), replace(spec, notes=time.notes))
-        return made.of(rows, keeper)
+        stages = self.stages(final=final, notes=time.notes)
+        return made.of(in_lanes(self.parcels(ticks=time.ticks), *stages), keeper)
 
     def _entries(self) -> "DataFrame | None":
         """All files that are in the inboxes now, as entries of a temporary control log."""

@@ -156,14 +156,16 @@ class Prepared:
         time = merged.copies.ticking() if entries is None else Ticking()
         how = {"depot": writer.depot, "resumed": resumed, "ticks": time.ticks}
         parcels = merged.parcels(entries, **how)
-        spec = replace(
-            merged.spec(final=self.with_final),
+        stages = merged.stages(
+            final=self.with_final,
             run=self.run.run,
             first_trigger=self.run.first_trigger,
             exported=str(self.home / LANES) if self.home and self.run.generation else None,
             notes=time.notes,
+            direct=writer.direct(),
+            depot=writer.depot,
         )
-        return in_lanes(parcels, replace(spec, direct=writer.direct(), depot=writer.depot))
+        return in_lanes(parcels, *stages)
 
     def start(
         self,
@@ -370,6 +372,7 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         attachments=(1,) * len(copies.frames),
         sources=sources.names_of(copies.stream) if copies.stream and is_named else {},
         key=() if merged.copies.key is None else merged.copies.key.names,
+        align="in order of start" if merged.is_aligned else "",
         payload=payload.serialize().to_pybytes().hex(),
         clocks=((0, copies.heartbeats),) if copies.heartbeats else (),
         **(_generation(found) if found else {}),

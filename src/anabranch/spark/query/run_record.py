@@ -34,7 +34,7 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 5
+FORMAT: Final = 6
 
 FIXED: Final = {
     "starts": "the column of --time (start= of ab.inbox) stays the same; ",
@@ -48,6 +48,7 @@ FIXED: Final = {
     "change them, a type stays as it is; ",
     "inboxes": "",
     "key": "",
+    "align": "what align() (--align) holds back is part of the state; ",
     "lifetimes": "events that are remembered would not meet their copies; ",
     "order": "rows that were consumed would be taken for new ones, or the reverse; ",
 }
@@ -67,17 +68,18 @@ class Run:
 
     `founders` are the replicas that were there; `replicas` those of DataFrames, with when the
     events of each end (`lifetimes`); `order` is what orders the rows of a replica; `key` names
-    one event in each replica.  `has_output`: the records of the triggers are in an output
-    folder, not in the checkpoint.  `payload` is the schema of the payload, as Arrow serialises
-    it, in hexadecimal; `added` and `dropped` are the columns that came and went with upgrades.
-    `begun` is the last trigger that was begun before this generation: it
-    may have left a record.  `policy` is the one that was asked for last, `settings` are all
-    that counted, each with its first trigger and without `violations`.  `positions`: the rows
-    of its DataFrames have places in Kafka.  `named`: its sources have names, so that DataFrames
-    may come and go; `attachments` are the numbers of `replicas`, `left` those that are gone,
-    `sources` the names by replica.  `clocks` are how stables were inferred, in words, each with
-    its first trigger.  `starts`, `ends` and `lengths` are those of plain rows, one of each for
-    every inbox: the two columns, and the lifetime in words; empty for elements.
+    one event in each replica; `align` is the order in which events come. `has_output`: the
+    records of the triggers are in an output folder, not in the checkpoint. `payload` is the
+    schema of the payload, as Arrow serialises it, in hexadecimal; `added` and `dropped` are the
+    columns that came and went with upgrades. `begun` is the last trigger that was begun before
+    this generation: it may have left a record. `policy` is the one that was asked for last,
+    `settings` are all that counted, each with its first trigger and without `violations`.
+    `positions`: the rows of its DataFrames have places in Kafka. `named`: its sources have
+    names, so that DataFrames may come and go; `attachments` are the numbers of `replicas`,
+    `left` those that are gone, `sources` the names by replica. `clocks` are how stables were
+    inferred, in words, each with its first trigger. `starts`, `ends` and `lengths` are those of
+    plain rows, one of each for every inbox: the two columns, and the lifetime in words; empty
+    for elements.
     """
 
     run: str
@@ -94,6 +96,7 @@ class Run:
     settings: tuple[tuple[int, str], ...] = ()
     has_output: bool = False
     key: tuple[str, ...] = ()
+    align: str = ""
     positions: bool = False
     named: bool = False
     attachments: tuple[int, ...] = ()

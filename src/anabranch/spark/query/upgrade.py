@@ -203,6 +203,13 @@ def _require_possible(folder: Path, run: runs.Run, lanes: int) -> None:
         message = f"ab.upgrade: lanes is {lanes}; a merge has at least one lane"
         raise UsageError(message)
     _require_no_key(folder, run)
+    if run.align:
+        message = (
+            f"ab.upgrade: {folder}: this run releases events {run.align} (align), in a lane "
+            "behind the others, whose state cannot be redistributed; start a new run in new "
+            "folders"
+        )
+        raise UsageError(message)
     if run.replicas or run.lifetimes or not run.inboxes:
         _require_resumable(folder, run)
     if run.generation == 0 and runs.last_entry(folder / "commits") < 0:
