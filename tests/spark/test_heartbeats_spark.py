@@ -199,6 +199,7 @@ def test_plain_files_of_an_inbox_and_a_dataframe_are_one_merge(
         sleep(3)
         assert query.totals.triggers == triggers  # nothing is due
         put(tmp_path / "in" / "west", 1, [(60, "a")])
+        wait_until(query, lambda totals: totals.rows == 6)  # else it is late behind east
         put(tmp_path / "east", 1, [(70, "a")])
         wait_until(query, lambda totals: totals.frontier == at + 70_000_001)
     finally:

@@ -100,7 +100,7 @@ class Actions:
         return {}
 
     def limited(self, rows: str) -> dict[str, Any]:
-        """The states of the sources while rows wait, and what is late in the end."""
+        """The states of the sources while rows wait and some are idle; what is late at last."""
         for topic, count in zip(TOPICS, (int(rows), 1), strict=True):
             self._produce_now(topic, count)
         feeds = [self._clocked(topic) for topic in TOPICS]
@@ -108,8 +108,8 @@ class Actions:
 
         def look(totals: Any) -> None:
             clock = totals.clock
-            if clock is None or not clock.states["blocked"]:
-                return
+            if clock is None or not clock.states["blocked"] or not clock.states["idle"]:
+                return  # at the start all are blocked: Spark has reported nothing
             for word in ("blocked", "idle"):
                 seen[word] = max(seen[word], clock.states[word])
             shown = [one for one in clock.sources if one["state"] == "blocked"]
