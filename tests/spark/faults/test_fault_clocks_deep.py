@@ -132,15 +132,17 @@ def test_kills_of_drivers_and_workers_with_clocks(scene: MakeScene, number: int)
         if left % 3:
             here.run_and_kill(files=here.waiting // left)
             continue
-        session = here.watch()
+        session, before = here.watch(), here.last("commits")
         here.give(here.waiting // left)
-        here.until_trigger(session, max(0, here.last("offsets")))
-        if left == 3:
-            idle(here, session)
+        here.until_trigger(session, before + 1, done=True)
+        idle(here, session)
+        begun = here.last("offsets")
         here.give()
-        time.sleep(here.rng.uniform(0, 2))
-        workers = session.kill_workers()  # a trigger that runs fails, and with it the query
+        here.until_trigger(session, begun + 1)
+        time.sleep(here.rng.uniform(0, 0.5))
+        workers = session.kill_workers()  # the trigger fails, and with it the query
         print(f"killed {workers} workers of Python")
+        assert workers > 0
         here.kill(session)
     here.finish()
 
