@@ -5,15 +5,18 @@ one in S3.
 """
 
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
+from test_heartbeats_spark import FIRST, copies, final, put, wait_until
 
 import anabranch as ab
 from anabranch.errors import FileError, StateError, UsageError
-from anabranch.spark.query import remote
+from anabranch.spark.query import prepare, remote, running
 from anabranch.spark.query.remote import RemoteFolder
 from anabranch.spark.query.run_record import Run
+from anabranch.spark.write import reports
 
 pytestmark = pytest.mark.spark
 
@@ -76,3 +79,31 @@ def test_outputs_and_inboxes_on_an_object_store_are_rejected_by_name(
         UsageError, match=r"s3a://bucket/ck is not a local path, but output= needs"
     ):
         merged.start("s3a://bucket/ck", output=tmp_path / "out")
+
+
+def test_time_passes_also_without_a_control_log(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two sources is silent: ticks of the query's own source let time pass."""
+
+    def far(path: str) -> Path | None:
+        return None if path.startswith("file://") else reports.local(path)
+
+    for module in (prepare, running):
+        monkeypatch.setattr(module, "local", far)
+    at = int(FIRST.timestamp()) * 1_000_000
+    put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
+    put(tmp_path / "west", 0, [(0, "a")])
+    beats = {"disorder": "10 seconds", "idle_after": "3 seconds"}
+    merged = ab.merge(*copies(spark, tmp_path, **beats), lanes=2)
+    query = merged.start(f"file://{tmp_path}/ck", final=tmp_path / "final")
+    try:
+        assert not (tmp_path / "ck" / "control").exists()
+        wait_until(query, lambda totals: totals.frontier == at + 30_000_001)
+        triggers = query.totals.triggers
+        sleep(4)
+        assert query.totals.triggers == triggers  # nothing is due
+    finally:
+        query.stop()
+    assert query.totals.adds_up
+    assert final(spark, tmp_path / "final") == ["a", "b"]

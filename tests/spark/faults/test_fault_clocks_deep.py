@@ -7,7 +7,8 @@ while.  Which rows come too late depends on when a merge was killed; each of the
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ EVENTS = 400
 FILES = 10
 DISORDER = 15
 IDLE = 2.0
+LIVES = 4
+TOO_BUSY = "Python worker failed to connect back"
 
 
 class PlainScene(Scene):
@@ -125,26 +128,44 @@ def idle(here: Scene, session: Session) -> None:
     here.live(session, 3 * IDLE)
 
 
+def whole(here: Scene, life: Callable[[], object]) -> None:
+    """A life that ends as it should; again if the machine was too busy for Spark's workers."""
+    for _ in range(LIVES):
+        try:
+            life()
+        except AssertionError:
+            if TOO_BUSY not in here.sessions[-1].tail():
+                raise
+            print("Spark's Python was too slow to start: once more")
+        else:
+            return
+    raise AssertionError(here.sessions[-1].tail())
+
+
 @pytest.mark.parametrize("number", range(600, 602))
 def test_kills_of_drivers_and_workers_with_clocks(scene: MakeScene, number: int) -> None:
     here = scene(number, kind=PlainScene)
     for left in range(KILLS, 0, -1):
-        if left % 3:
-            here.run_and_kill(files=here.waiting // left)
-            continue
-        session, before = here.watch(), here.last("commits")
-        here.give(here.waiting // left)
-        here.until_trigger(session, before + 1, done=True)
-        idle(here, session)
-        begun = here.last("offsets")
-        here.give()
-        here.until_trigger(session, begun + 1)
-        time.sleep(here.rng.uniform(0, 0.5))
-        workers = session.kill_workers()  # the trigger fails, and with it the query
-        print(f"killed {workers} workers of Python")
-        assert workers > 0
-        here.kill(session)
-    here.finish()
+        files = here.waiting // left
+        killed = partial(here.run_and_kill, files=files)
+        whole(here, killed if left % 3 else partial(kill_workers, here, files))
+    whole(here, here.finish)
+
+
+def kill_workers(here: Scene, files: int) -> None:
+    """One life, ended by a kill of its Python workers while a trigger runs."""
+    session, before = here.watch(), here.last("commits")
+    here.give(files)
+    here.until_trigger(session, before + 1, done=True)
+    idle(here, session)
+    begun = here.last("offsets")
+    here.give()
+    here.until_trigger(session, begun + 1)
+    time.sleep(here.rng.uniform(0, 0.5))
+    workers = session.kill_workers()  # the trigger fails, and with it the query
+    print(f"killed {workers} workers of Python")
+    assert workers > 0
+    here.kill(session)
 
 
 @pytest.fixture
@@ -169,4 +190,4 @@ def test_kills_of_machines_with_clocks(scene: MakeScene, cluster: Cluster) -> No
         cluster.add_worker()
         idle(here, session)
     assert session.interrupt() == 130
-    here.finish()
+    whole(here, here.finish)
