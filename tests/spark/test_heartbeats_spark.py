@@ -135,44 +135,48 @@ def final(spark: Any, folder: Path) -> list[str]:
     return sorted(row.id for row in read.collect())
 
 
+def wait_for(spark: Any, query: Any, out: Path, expected: list[str]) -> None:
+    for _ in range(200):
+        if out.exists() and final(spark, out) == expected:
+            return
+        assert query.isActive, query.exception()
+        sleep(0.3)
+    raise AssertionError(final(spark, out), query.lastProgress)
+
+
 def test_time_passes_also_where_spark_writes_the_view(spark: Any, tmp_path: Path) -> None:
     """A view by Spark's own writer: ticks while something is due, then no trigger, no file."""
     put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
     put(tmp_path / "west", 0, [(0, "a")])
     out, ck = tmp_path / "out", tmp_path / "ck"
 
-    def started() -> Any:
+    def started(**trigger: Any) -> Any:
         beats = {"disorder": "10 seconds", "idle_after": "4 seconds"}
         merged = ab.merge(
             *copies(spark, tmp_path, **beats), lanes=2, quarantine=tmp_path / "not-merged"
         )
         writer = merged.final().writeStream.format("parquet").option("path", str(out))
-        return writer.option("checkpointLocation", str(ck)).start()
-
-    def wait_for(query: Any, expected: list[str]) -> None:
-        for _ in range(200):
-            if out.exists() and final(spark, out) == expected:
-                return
-            assert query.isActive, query.exception()
-            sleep(0.3)
-        raise AssertionError(final(spark, out), query.lastProgress)
+        writer = writer.option("checkpointLocation", str(ck))
+        return (writer.trigger(**trigger) if trigger else writer).start()
 
     query = started()
     try:
-        wait_for(query, ["a", "b"])  # west, then both, are idle
+        wait_for(spark, query, out, ["a", "b"])  # west, then both, are idle
         sleep(2)
         batch, files = query.lastProgress["batchId"], len(list(out.glob("*.parquet")))
         sleep(4)
         assert query.lastProgress["batchId"] == batch, "nothing is due"
         assert len(list(out.glob("*.parquet"))) == files
         put(tmp_path / "east", 1, [(60, "c")])
-        wait_for(query, ["a", "b", "c"])
+        wait_for(spark, query, out, ["a", "b", "c"])
     finally:
         query.stop()
     put(tmp_path / "west", 1, [(90, "d")])
+    started(availableNow=True).awaitTermination()
+    assert final(spark, out) == ["a", "b", "c"], "it waits for no clock"
     query = started()  # with its ticks, from the same checkpoint
     try:
-        wait_for(query, ["a", "b", "c", "d"])
+        wait_for(spark, query, out, ["a", "b", "c", "d"])
     finally:
         query.stop()
 

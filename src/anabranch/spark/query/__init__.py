@@ -8,6 +8,8 @@ Its modules, from what a user builds to what is left at the end:
     run_record, lock   what fixes a run; one driver at a time
     remote, lease      the same where only Spark reaches the checkpoint
     control_log, watch which files and replicas there are, in which order; what looks for them
+    clocked, ticks     clocks that infer stables; when they are read although no row comes
+    unread             whose rows wait at their sources
     write_trigger      what happens at the end of a trigger
     follow, listen     records read where Spark's driver is another process; Spark's metrics
     ending             failures in our words
