@@ -66,7 +66,7 @@ def write_files(folder: Path, turns: int) -> None:
             table = pa.table(
                 {
                     "kind": ["insert"] * ROWS + ["stable"],
-                    "start": pa.array([*start, stable], pa.timestamp("us", "UTC")),
+                    "start": pa.array([*start.tolist(), stable], pa.timestamp("us", "UTC")),
                     "id": [f"event {n:012d}" for n in row] + [None],
                     "sensor": [f"sensor {n % SOURCES}" for n in row] + [None],
                 }
@@ -245,13 +245,14 @@ def main() -> None:
     words.add_argument(
         "--pairs", type=int, default=MEASURED, help="pairs of triggers that count"
     )
+    words.add_argument("--warm", type=int, default=WARM, help="pairs before these")
     asked = words.parse_args()
     facts = machine()
     root = Path(tempfile.mkdtemp(prefix="heartbeats_spark_"))
     spark = ab.session(config={"spark.sql.shuffle.partitions": "2"})
     try:
         found = {
-            "trigger": share_of_a_trigger(spark, root / "race", WARM, asked.pairs),
+            "trigger": share_of_a_trigger(spark, root / "race", asked.warm, asked.pairs),
             "idle": idle_queries(spark, root / "idle", asked.idle),
         }
     finally:

@@ -88,7 +88,8 @@ def wait_until(query: Any, happened: Any, seconds: float = 60) -> None:
     for _ in range(int(seconds / 0.2)):
         if happened(query.totals):
             return
-        assert query.isActive
+        if not query.isActive:
+            query.wait(1)  # raises why
         sleep(0.2)
     raise AssertionError(query.totals.to_dict() | {"clock": query.totals.clock})
 

@@ -86,10 +86,12 @@ def test_time_passes_also_without_a_control_log(
 ) -> None:
     """One of two sources is silent: ticks of the query's own source let time pass."""
 
-    def far(path: str) -> Path | None:
-        return None if path.startswith("file://") else reports.local(path)
+    known = reports.local
 
-    for module in (prepare, running):
+    def far(path: str) -> Path | None:
+        return None if path.startswith("file://") else known(path)
+
+    for module in (prepare, running, reports):
         monkeypatch.setattr(module, "local", far)
     at = int(FIRST.timestamp()) * 1_000_000
     put(tmp_path / "east", 0, [(0, "a"), (30, "b")])
