@@ -107,7 +107,8 @@ def by_heartbeats(spark: Any, inbox: Path, idle_after: str = "1 hour") -> Any:
         )
         for name, df in frames(spark, inbox)
     ]
-    return ab.merge(*streams, gaps=True, case="r4")
+    kept = inbox.parent / "not-merged"
+    return ab.merge(*streams, gaps=True, case="r4", quarantine=kept)
 
 
 class Side:
@@ -179,8 +180,8 @@ def share_of_a_trigger(spark: Any, root: Path, warm: int, measured: int) -> dict
     }
 
 
-def cpu_seconds() -> float:
-    """What this process and all that came of it have used so far."""
+def cpu_times() -> dict[int, float]:
+    """The CPU seconds of this process and of each that came of it and lives, by its number."""
     parents, used = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -189,19 +190,30 @@ def cpu_seconds() -> float:
             except OSError:  # it ended while we looked
                 continue
             parents[int(entry.name)] = int(fields[1])
-            used[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS  # with ended children
+            used[int(entry.name)] = (int(fields[11]) + int(fields[12])) / _TICKS
     mine = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
         mine |= more
-    return sum(used[pid] for pid in mine)
+    return {pid: used[pid] for pid in mine}
+
+
+def cpu_seconds_of(seconds: float) -> float:
+    """The CPU seconds of all processes in a stretch of time; what ends is seen until then."""
+    total, before, until = 0.0, cpu_times(), time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(1)
+        now = cpu_times()
+        total += sum(used - before.get(pid, 0.0) for pid, used in now.items())
+        before = now
+    return total
 
 
 def idle_hour(query: Any, seconds: int) -> dict[str, Any]:
     """The CPU seconds of an hour in which nothing comes, and the triggers that ran."""
     query = getattr(query, "query", query)
-    before, begin, first = cpu_seconds(), time.monotonic(), _triggers(query)
-    time.sleep(seconds)
-    used, passed = cpu_seconds() - before, time.monotonic() - begin
+    begin, first = time.monotonic(), _triggers(query)
+    used = cpu_seconds_of(seconds)
+    passed = time.monotonic() - begin
     return {
         "measured_seconds": round(passed),
         "cpu_seconds_per_hour": round(used / passed * 3600),
