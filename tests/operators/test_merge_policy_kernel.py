@@ -40,7 +40,7 @@ def test_what_a_case_has_not_is_refused_by_name_with_what_to_do():
     with pytest.raises(
         UsageError,
         match=r"case R4 has no adjusts=always, inserts=quorum\(0.5\): .*which one is meant.*"
-        r"--case r3.*gaps, promote, shrink_only, stable_lag, violations and wait",
+        r"--case r3.*gaps, promote, remember, shrink_only, stable_lag, violations and wait",
     ):
         require_support(MergeCase.R4, Policy.parse(MANY))
     with pytest.raises(UsageError, match=r"case R1 has no shrink_only=true: it emits each"):
