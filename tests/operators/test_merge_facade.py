@@ -65,7 +65,7 @@ def test_violations_may_change_between_two_runs(case, text):
 
 def test_a_state_of_another_case_is_refused_by_name():
     parts = open_merge(R4, SCHEMA).parts().written
-    with pytest.raises(StateError, match="the state is 'anabranch merge' version 2"):
+    with pytest.raises(StateError, match="the state is 'anabranch merge' version 3"):
         from_parts(parts, MergeCase.R1, SCHEMA)
     with pytest.raises(StateError, match="started as case R4, but this merge is R3"):
         from_parts(parts, R3, SCHEMA)
