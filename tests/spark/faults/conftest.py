@@ -1,4 +1,4 @@
-"""A scene for each fault test: its seed is printed, its kills are counted for the record."""
+"""What fault tests share: scenes whose seeds are printed and kills recorded, and a cluster."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from faulty import MakeScene, Scene
+from standalone import Cluster
 
 
 @pytest.fixture
@@ -29,3 +30,15 @@ def scene(
     for one in made:
         print(asdict(one.counts))
         one.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A standalone cluster of two workers."""
+    made = Cluster(tmp_path / "cluster")
+    try:
+        made.add_worker()
+        made.add_worker()
+        yield made
+    finally:
+        made.close()

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -172,17 +171,6 @@ def kill_workers(here: Scene, files: int) -> None:
     print(f"killed {workers} workers of Python")
     assert workers > 0
     here.kill(session)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path / "cluster")
-    try:
-        made.add_worker()
-        made.add_worker()
-        yield made
-    finally:
-        made.close()
 
 
 def test_kills_of_machines_with_clocks(scene: MakeScene, cluster: Cluster) -> None:

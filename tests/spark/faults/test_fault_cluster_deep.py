@@ -1,8 +1,5 @@
 """A standalone cluster of two workers: the same result, also when workers are killed."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from faulty import MakeScene, Scene
 from standalone import Cluster
@@ -10,17 +7,6 @@ from standalone import Cluster
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 KILLS = 8
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path / "cluster")
-    try:
-        made.add_worker()
-        made.add_worker()
-        yield made
-    finally:
-        made.close()
 
 
 def on(cluster: Cluster, scene: MakeScene, number: int) -> Scene:
