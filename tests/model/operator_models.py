@@ -1,16 +1,18 @@
-"""Slow models of the operators that `anabranch.model.inference` speaks of.
+"""How the operators of `anabranch.model.operators` may be emitted, and some of them in use.
 
-An operator over snapshots is a function from history to history.  How it is emitted is apart:
-`eager` emits every difference at once, `final` what can no longer change.
+`answers`, `answered` and `eager` emit every difference at once, `final` what can no longer
+change.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
-from anabranch.model.history import History, replays
+from anabranch.model.history import History, Reader, replays
+from anabranch.model.net_change import difference_of
+from anabranch.model.operators import aggregate, join, project, top_k
 from anabranch.model.time import FOREVER, NEVER, Time
 
 Snapshots = Callable[[History], History]
@@ -56,21 +58,46 @@ def union_in_order(streams: Sequence[Sequence[Element]]) -> list[Element]:
 
 
 def eager(histories: Iterable[History]) -> list[Element]:
-    """What changes from each history to the next: shorter and gone first, then new."""
-    output: list[Element] = []
-    for before, after in pairwise([History({}), *histories]):
-        gone, new = before.minus(after).events(), after.minus(before).events()
-        inserts: list[Element] = []
-        for event in new:
-            old = next((one for one in gone if one.identity == event.identity), None)
-            if old is None:
-                inserts.append(Insert(*event))
-            else:
-                gone.remove(old)
-                output.append(Adjust(event.payload, event.start, old.end, event.end))
-        output += [Adjust(e.payload, e.start, e.end, e.start) for e in gone]
-        output += inserts
-    return output
+    """What changes from each history to the next."""
+    steps = pairwise([History({}), *histories])
+    return [element for before, after in steps for element in difference_of(before, after)]
+
+
+def answers(
+    operator: Callable[..., History],
+    turns: Iterable[tuple[int, Element]],
+    *,
+    inputs: int = 1,
+    stable: Callable[[Time], Time] = lambda time: time,
+) -> list[list[Element]]:
+    """For each arriving element what an operator emits at once: differences, then a stable.
+
+    Its stable is `stable` of the smallest frontier of its inputs, emitted when it advances.
+    """
+    readers = [Reader() for _ in range(inputs)]
+    before, passed = History({}), NEVER
+    outputs: list[list[Element]] = []
+    for number, element in turns:
+        readers[number].read(element)
+        after = operator(*(reader.replay().history for reader in readers))
+        outputs.append(difference_of(before, after))
+        frontier = stable(min(reader.frontier for reader in readers))
+        if frontier > passed:
+            outputs[-1].append(Stable(frontier))
+            passed = frontier
+        before = after
+    return outputs
+
+
+def answered(
+    operator: Callable[..., History],
+    turns: Iterable[tuple[int, Element]],
+    *,
+    inputs: int = 1,
+    stable: Callable[[Time], Time] = lambda time: time,
+) -> list[Element]:
+    """All that `answers` emits, as one stream."""
+    return [*chain.from_iterable(answers(operator, turns, inputs=inputs, stable=stable))]
 
 
 def final(
@@ -107,50 +134,23 @@ def final(
 
 def counted(history: History) -> History:
     """How many events are alive, where any are."""
-    return _cut(history, lambda alive: [len(alive)])
+    return aggregate(history, lambda _: (), lambda alive: (len(alive),))
 
 
 def top_two(history: History) -> History:
-    """The two smallest payloads alive; all results are cut where anything changes."""
-    return _cut(history, lambda alive: sorted(e.payload for e in alive)[:2])
+    """The two smallest payloads alive."""
+    return top_k(history, lambda _: (), 2, lambda payload: payload)
 
 
 def counted_by(history: History, group: Callable[[str], str]) -> History:
     """How many events of each group are alive."""
-    results: list[Event] = []
-    for name in {group(e.payload) for e in history}:
-        part = History.from_events(e for e in history if group(e.payload) == name)
-        results += _cut(part, lambda alive, name=name: [(name, len(alive))])
-    return History.from_events(results)
-
-
-def normal(history: History) -> History:
-    """For each payload and level, one event per longest run with that many alive."""
-    results = []
-    for payload in {e.payload for e in history}:
-        part = History.from_events(e for e in history if e.payload == payload)
-        levels = _cut(part, lambda alive: [*range(len(alive))])
-        for level in {e.payload for e in levels}:
-            runs = [e for e in levels if e.payload == level]
-            results += [Event(payload, start, end) for start, end in _joined(runs)]
-    return History.from_events(results)
-
-
-def distinct(history: History) -> History:
-    """Each payload once, in runs as long as can be."""
-    return normal(
-        History(dict.fromkeys(_cut(history, lambda alive: {e.payload for e in alive}), 1))
-    )
+    return aggregate(history, lambda payload: (group(payload),), lambda alive: (len(alive),))
 
 
 def joined(left: History, right: History) -> History:
     """Pairs of events while both are alive."""
-    pairs = [
-        Event((a.payload, b.payload), max(a.start, b.start), min(a.end, b.end))
-        for a in left
-        for b in right
-    ]
-    return History.from_events(e for e in pairs if e.start < e.end)
+    sides = [project(side, lambda e: (e.payload,)) for side in (left, right)]
+    return join(*sides, lambda *_: True)
 
 
 def cleansed(
@@ -158,23 +158,3 @@ def cleansed(
 ) -> list[Element]:
     """Whole start groups, once nothing that starts before their end of group can change."""
     return final(stream, lambda history: history, by_stables=True, in_order=True, ties=ties)
-
-
-def _cut(history: History, results: Callable) -> History:
-    """Between any two neighbouring endpoints, `results` of the events alive there."""
-    times = sorted({time for e in history for time in (e.start, e.end)})
-    events = []
-    for start, end in pairwise(times):
-        alive = history.snapshot(start)
-        events += [Event(value, start, end) for value in results(alive)] if alive else []
-    return History.from_events(events)
-
-
-def _joined(runs: Sequence[Event]) -> list[tuple[Time, Time]]:
-    found: list[tuple[Time, Time]] = []
-    for e in runs:
-        if found and found[-1][1] == e.start:
-            found[-1] = (found[-1][0], e.end)
-        else:
-            found.append((e.start, e.end))
-    return found

@@ -26,6 +26,7 @@ from anabranch.model.inference import (
     after_where,
 )
 from anabranch.model.notation import parse
+from anabranch.model.operators import distinct, normalise
 from anabranch.model.properties import (
     PROPERTIES,
     MergeCase,
@@ -281,7 +282,7 @@ def test_a_join_of_keyed_inputs_need_not_be_keyed():
 
 @given(histories(max_events=4), histories(max_events=4))
 def test_a_join_of_payloads_alive_once_is_keyed(left, right):
-    pairs = models.joined(models.distinct(left), models.distinct(right))
+    pairs = models.joined(distinct(left), distinct(right))
     assert pairs.is_keyed
 
 
@@ -330,13 +331,13 @@ def rank(event):
 
 @given(in_order_replicas, st.booleans())
 def test_distinct_over_ordered_inputs(inputs, in_order):
-    outputs = [models.final(s, models.distinct, in_order=in_order) for s in inputs]
+    outputs = [models.final(s, distinct, in_order=in_order) for s in inputs]
     assert kept(after_distinct(observe(inputs), in_order=in_order), outputs)
 
 
 @given(any_replicas)
 def test_distinct_at_once(inputs):
-    outputs = [models.eager(models.distinct(p.history) for p in replays(s)) for s in inputs]
+    outputs = [models.eager(distinct(p.history) for p in replays(s)) for s in inputs]
     assert kept(after_distinct(observe(inputs), emission=Emission.AT_ONCE), outputs)
 
 
@@ -350,21 +351,18 @@ def test_cleanse_gives_order(inputs, random):
 
 @given(any_replicas)
 def test_normalise_promises_little(inputs):
-    outputs = [models.eager(models.normal(p.history) for p in replays(s)) for s in inputs]
+    outputs = [models.eager(normalise(p.history) for p in replays(s)) for s in inputs]
     assert kept(after_normalise(observe(inputs)), outputs)
-    once = [
-        models.eager(models.normal(models.distinct(p.history)) for p in replays(s))
-        for s in inputs
-    ]
+    once = [models.eager(normalise(distinct(p.history)) for p in replays(s)) for s in inputs]
     assert kept(after_normalise(DISORDERED, never_alive_twice=True), once)
 
 
 def test_normalise_adjusts_where_its_input_does_not():
     prefixes = replays(parse("insert a 1..3; insert a 3..5"))
-    joined_up = models.eager(models.normal(prefix.history) for prefix in prefixes)
+    joined_up = models.eager(normalise(prefix.history) for prefix in prefixes)
     assert joined_up == parse("insert a 1..3; adjust a 1..3->5")
     twice = replays(parse("insert a 1..3; insert a 1..5"))
-    assert not observe([models.eager(models.normal(p.history) for p in twice)]).keyed
+    assert not observe([models.eager(normalise(p.history) for p in twice)]).keyed
 
 
 def test_merges_of_merges():
