@@ -99,7 +99,7 @@ class Reason(Enum):
     NOT_INSERT_ONLY = (
         20,
         Bucket.VIOLATION,
-        "an adjust; R0 to R2 need replicas that only insert",
+        "an adjust; its input may only insert, as for a merge in cases R0 to R2",
     )
     OUT_OF_ORDER = (21, Bucket.VIOLATION, "starts before an earlier insert of its replica")
     SAME_START = (
@@ -409,12 +409,50 @@ class Operator(Protocol):
         """The state that was saved; StateError if it is of another kind, version or schema."""
 
 
+@dataclass(frozen=True)
+class Port:
+    """One named input of an operator: its columns, and what decides the lane of an element."""
+
+    schema: ElementSchema
+    route: Route = Route.IDENTITY
+    route_columns: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class HasPorts(Protocol):
+    """An operator with inputs that differ, such as the sides of a join."""
+
+    @property
+    def ports(self) -> Mapping[str, Port]:
+        """The inputs by name, in order; arrivals carry these names."""
+
+
+INPUT: Final = "input"
+"""The port of an operator whose inputs are all alike."""
+
+
+def ports_of(operator: "Operator") -> Mapping[str, Port]:
+    """The named inputs of an operator; one for all, if it does not distinguish them."""
+    if isinstance(operator, HasPorts):
+        return operator.ports
+    return {INPUT: Port(operator.schema, operator.route, tuple(operator.route_columns))}
+
+
 @runtime_checkable
 class ReportsFinal(Protocol):
     """An operator that may know by itself which events become final."""
 
     def reporting_final(self) -> "Operator | None":
         """The same operator with `final` in its results; None if it keeps too little for it."""
+
+
+@runtime_checkable
+class KnowsEnds(Protocol):
+    """An operator that states whether the ends of its output are known."""
+
+    @property
+    def output_final_at_start(self) -> bool:
+        """Whether events change by removal alone, before the frontier passes their start."""
 
 
 @runtime_checkable

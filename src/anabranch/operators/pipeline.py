@@ -1,8 +1,13 @@
-"""A pipeline: operators with ids that users see, one after the other, in one lane.
+"""A pipeline: operators with ids that users see, connected as a graph, in one lane.
 
-The first operator takes the named inputs and the control entries; each other one takes the
-output of the one before it, as an input of that one's id.  A step without output ends there:
-the operators behind it are not called.
+A step reads the output of other steps, or of streams that another stage sends; each of its
+ports reads one or several of them.  The first step is an *entry*: it takes the named inputs of
+the lane and the control entries.  A query of several sources has several entries.  A step that
+names nothing to read takes the output of the step before it.  Steps come after those that they
+read.
+
+In one step of a pipeline a step is called if it is an entry that is given something, or if
+something that it reads has output.
 
 Whoever hosts a pipeline knows its operators by their contract alone.
 """
@@ -10,11 +15,14 @@ Whoever hosts a pipeline knows its operators by their contract alone.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from anabranch.batch.batch import Batch
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.operators.contract import (
+    INPUT,
     Arrival,
     Inputs,
+    KnowsEnds,
     Operator,
     ReportsFinal,
     State,
@@ -23,30 +31,41 @@ from anabranch.operators.contract import (
 
 
 @dataclass(frozen=True)
+class Edge:
+    """What a port of a step reads: the output of a step, or a stream of the stage before."""
+
+    of: str
+    port: str = INPUT
+
+
+@dataclass(frozen=True)
 class PipelineStep:
     """An operator and its id: unique in a run, part of the names in the state store.
 
     `detail` is what a checkpoint records beside the id, the operator's name unless given: it is
-    fixed for a run's life.  A step that `observes` takes the output of the step before and only
-    reports; the pipeline's output is that of the step before.
+    fixed for a run's life.  A step that `observes` only reports: nobody reads its output.
     """
 
     id: str
     operator: Operator
     detail: str = ""
     observes: bool = False
+    reads: tuple[Edge, ...] = ()
+    is_entry: bool = False
 
     @property
     def label(self) -> str:
         """What a checkpoint records of it."""
-        return f"{self.id}: {self.detail or self.operator.name}"
+        named = [f"{one.port} of {one.of}" for one in self.reads]
+        reads = f", reads {', '.join(named)}" if named else ""
+        return f"{self.id}: {self.detail or self.operator.name}{reads}"
 
 
 Pipeline = tuple[PipelineStep, ...]
 
 
 def require_ids(pipeline: Pipeline) -> None:
-    """Refuse a pipeline without steps, or with ids that cannot be prefixes of names."""
+    """Reject a pipeline in which two steps have one id, or an id that cannot be a prefix."""
     ids = [one.id for one in pipeline]
     if not ids or len(set(ids)) != len(ids) or any("/" in one or not one for one in ids):
         message = (
@@ -56,33 +75,70 @@ def require_ids(pipeline: Pipeline) -> None:
         raise UsageError(message)
 
 
+def entries(pipeline: Pipeline) -> tuple[str, ...]:
+    """The steps that take the inputs of a lane, if no stage comes before it."""
+    return tuple(
+        one.id for at, one in enumerate(pipeline) if one.is_entry or (not at and not one.reads)
+    )
+
+
 def run(
-    pipeline: Pipeline, states: Mapping[str, State], inputs: Inputs
-) -> Iterator[tuple[PipelineStep, StepResult]]:
-    """Take one step with each operator; the last result that is yielded is the pipeline's."""
-    result: StepResult | None = None
+    pipeline: Pipeline, states: Mapping[str, State], given: Mapping[str, Inputs]
+) -> Iterator[tuple[PipelineStep, Inputs, StepResult]]:
+    """Take one step with each operator that has something to read.
+
+    `given` has what entries take, by their ids, and the streams of the stage before by name.
+    Yields each step with what it read and what it made of it.
+    """
+    made: dict[str, Batch] = {}
+    last = next(iter(given))  # the first step reads the one stream, if it names none
     for one in pipeline:
-        before, result = result, states[one.id].step(inputs)
-        if one.observes and before is not None:
-            result = replace(result, output=before.output, frontier=before.frontier)
-        yield one, result
-        if not len(result.output):
-            return
-        inputs = Inputs((Arrival(one.id, result.output),))
+        inputs = given.get(one.id) or _read(one, last, made, given)
+        last = last if one.observes else one.id
+        if inputs is None:
+            continue
+        result = states[one.id].step(inputs)
+        made[one.id] = result.output
+        yield one, inputs, result
 
 
-def with_final(pipeline: Pipeline) -> Pipeline:
-    """The pipeline, such that its last step reports the events that become final."""
+def _read(
+    step: PipelineStep, last: str, made: Mapping[str, Batch], given: Mapping[str, Inputs]
+) -> Inputs | None:
+    """What a step reads of others; None: nothing that has output."""
+    arrivals: list[Arrival] = []
+    for edge in step.reads or (Edge(last),):
+        if edge.of in made:
+            arrivals.append(Arrival(edge.port if step.reads else edge.of, made[edge.of]))
+        elif edge.of in given:
+            name = edge.port if step.reads else edge.of
+            arrivals += [Arrival(name, one.batch) for one in given[edge.of].arrivals]
+    arrivals = [one for one in arrivals if len(one.batch)]
+    return Inputs(tuple(arrivals)) if arrivals else None
+
+
+def source_of(pipeline: Pipeline) -> str:
+    """The id of the step whose output is the pipeline's."""
+    return next(one.id for one in reversed(pipeline) if not one.observes)
+
+
+def with_final(pipeline: Pipeline, *, at_start: bool = False) -> Pipeline:
+    """The pipeline, such that its last step reports the events that become final.
+
+    `at_start`: whoever built the pipeline knows that ends do not change, which the operator
+    cannot know, so that an event is final as soon as the frontier has passed its start.
+    """
     # Here, since every worker imports this module, and only this needs those kernels.
-    from anabranch.operators.finalize import FinalizeOperator
+    from anabranch.operators.report_final import ReportFinalOperator
 
     last = pipeline[-1].operator
     own = last.reporting_final() if isinstance(last, ReportsFinal) else None
-    if own is not None:
+    known = isinstance(last, KnowsEnds) and last.output_final_at_start
+    if own is not None and (known or not at_start):
         return (*pipeline[:-1], replace(pipeline[-1], operator=own))
-    if last.empty().step(Inputs()).final is not None or not isinstance(
-        last.output, ElementSchema
-    ):
+    if not isinstance(last.output, ElementSchema):
         return pipeline
-    finalize = FinalizeOperator(last.output)
-    return (*pipeline, PipelineStep("finalize", finalize, observes=True))
+    if not at_start and last.empty().step(Inputs()).final is not None:
+        return pipeline
+    reports = ReportFinalOperator(last.output, final_at_start=at_start or known)
+    return (*pipeline, PipelineStep("final", reports, observes=True))

@@ -10,17 +10,21 @@ if they start before the output's frontier.
 Remembered: the events of every input that are not final on the output, to judge adjusts and to
 report what becomes final.  So an input that is far ahead of the slowest one costs memory.
 
+With `insert_only` the inputs are plain rows: an adjust is a violation, nothing but the inputs'
+frontiers is remembered, and what becomes final is not reported here.
+
 Papers: CEDR's union; the reference is `anabranch.operators.reference.union`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from anabranch.batch.batch import (
+    ADJUST,
     INSERT,
     NEVER_UNITS,
     STABLE,
@@ -59,6 +63,7 @@ from anabranch.operators.unary_judge import judge
 
 _START, _END, _INPUT = range(3)
 _KIND: Final = StateKind("anabranch union", version=2)
+_INSERTS: Final = StateKind("anabranch union of inserts", version=1)
 _TAKEN: Final[Codes] = np.array(
     [one.code for one in (Reason.FIRST, Reason.CORRECTED, Reason.FOLLOWS)], np.int8
 )
@@ -73,19 +78,25 @@ class UnionOperator:
     name: str = "union"
     route: Route = Route.IDENTITY
     route_columns: Sequence[str] = ()
+    insert_only: bool = field(default=False, kw_only=True)
 
     @property
     def output(self) -> ElementSchema:
         """Elements with the columns of the inputs."""
         return replace(self.schema, has_seq=False, has_replica=False)
 
+    @property
+    def output_final_at_start(self) -> bool:
+        """What is never adjusted has known ends."""
+        return self.insert_only
+
     def empty(self) -> "UnionState":
         """No input is attached."""
-        return UnionState(self.schema)
+        return UnionState(self.schema, insert_only=self.insert_only)
 
     def from_parts(self, parts: Mapping[str, bytes]) -> "UnionState":
         """The state that was saved; StateError if of another kind, version or schema."""
-        return UnionState.from_parts(parts, self.schema)
+        return UnionState.from_parts(parts, self.schema, insert_only=self.insert_only)
 
     def split(
         self, state: "UnionState", lanes: int, by: Route, reshape: Reshape | None = None
@@ -119,8 +130,9 @@ class _Member:
 class UnionState:
     """What union remembers for one lane; `step` changes it in place."""
 
-    def __init__(self, schema: ElementSchema) -> None:
+    def __init__(self, schema: ElementSchema, *, insert_only: bool = False) -> None:
         self.schema = replace(schema, has_seq=False, has_replica=False)
+        self.insert_only = insert_only
         self.frontier = int(NEVER_UNITS)
         self.mark = 0
         self.members: dict[str, _Member] = {}
@@ -170,12 +182,13 @@ class UnionState:
             for one, codes in zip(inputs.arrivals, reasons, strict=True)
         ]
         moved = self._advance()
-        final = nothing(self.schema)
+        final = None if self.insert_only else nothing(self.schema)
         if moved:
             _name_leader(inputs.arrivals, reasons, self.frontier)
             none, payload = np.empty(0, np.int64), self.schema.payload.empty_table()
             passed.append(inserts(self.schema, none, none, payload, self.frontier))
-            final, _ = self.groups.release(self.schema, self.frontier, self.mark)
+            if final is not None:
+                final, _ = self.groups.release(self.schema, self.frontier, self.mark)
         return StepResult(
             concat(passed) if passed else nothing(self.schema),
             buckets=tuple(BUCKET_OF[codes] for codes in reasons),
@@ -219,7 +232,12 @@ class UnionState:
         if len(fresh) < len(batch):
             batch = batch.take(fresh)
         binding = int(NEVER_UNITS) if arrival.inferred else own.frontier
-        codes[fresh] = self._judge(own, batch, binding)
+        if self.insert_only:
+            inserts_from = None if arrival.inferred else own.frontier
+            codes[fresh] = _judge_inserts(batch, inserts_from)
+            own.frontier = max(own.frontier, _last_stable(batch))
+        else:
+            codes[fresh] = self._judge(own, batch, binding)
         return codes
 
     def _judge(self, own: _Member, batch: Batch, binding: int) -> Codes:
@@ -270,13 +288,17 @@ class UnionState:
             "attachments": self.attachments,
             "members": json.dumps([asdict(one) for one in self.members.values()]),
         }
-        return self.groups.parts(_KIND, self.schema, since, mark=self.mark, facts=facts)
+        kind = _INSERTS if self.insert_only else _KIND
+        return self.groups.parts(kind, self.schema, since, mark=self.mark, facts=facts)
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, bytes], schema: ElementSchema) -> "UnionState":
+    def from_parts(
+        cls, parts: Mapping[str, bytes], schema: ElementSchema, *, insert_only: bool = False
+    ) -> "UnionState":
         """The state that was saved; StateError if of another kind, version or schema."""
-        state = cls(schema)
-        header = state.groups.restore(_KIND, state.schema, parts)
+        state = cls(schema, insert_only=insert_only)
+        kind = _INSERTS if insert_only else _KIND
+        header = state.groups.restore(kind, state.schema, parts)
         state.frontier, state.mark = int(header["frontier"]), int(header["mark"])
         state.attachments = int(header["attachments"])
         members = [_Member(**one) for one in json.loads(header["members"])]
@@ -296,7 +318,8 @@ class UnionState:
         Lanes know the same inputs, but each the last seq that it has seen: the last counts.
         """
         first = states[0]
-        state = cls(first.schema if reshape is None else reshaped(first.schema, reshape))
+        schema = first.schema if reshape is None else reshaped(first.schema, reshape)
+        state = cls(schema, insert_only=first.insert_only)
         state.frontier, state.mark = first.frontier, first.mark
         state.attachments = first.attachments
         for name, one in first.members.items():
@@ -310,6 +333,8 @@ class UnionState:
     def check(self) -> None:
         """Assert every invariant."""
         self.groups.check()
+        held = len(self.groups)
+        assert not (self.insert_only and held), f"{held} events held of inputs that only insert"
         _, rows = self.groups.all()
         frozen = is_frozen(rows[:, _END], self.frontier)
         assert not frozen.any(), f"ends < frontier {self.frontier} in the state: {rows[frozen]}"
@@ -325,6 +350,29 @@ def _redelivered(batch: Batch, own: _Member) -> Mask:
     own.last_seq = int(consumed[-1])
     again: Mask = batch.seq <= consumed[:-1]
     return again
+
+
+def _judge_inserts(batch: Batch, binding: int | None) -> Codes:
+    """Why each element of an input that only inserts is where it is.
+
+    `binding` is the frontier that inserts must keep to, moved by the stables among them; None
+    if the stables are no promise.
+    """
+    found: Codes = _TAKEN[batch.kind]
+    is_stable = batch.kind == STABLE
+    found[batch.kind == ADJUST] = Reason.NOT_INSERT_ONLY.code
+    if binding is not None:
+        moves = np.where(is_stable, batch.start, NEVER_UNITS)
+        frontier = np.maximum.accumulate(np.concatenate([[binding], moves]))[:-1]
+        found[(batch.kind == INSERT) & (batch.start < frontier)] = Reason.BEHIND_STABLE.code
+    found[changes_nothing(batch)] = Reason.NO_CHANGE.code
+    found[~is_stable & (batch.end < batch.start)] = Reason.BACKWARDS.code
+    return found
+
+
+def _last_stable(batch: Batch) -> int:
+    stables = batch.start[batch.kind == STABLE]
+    return int(stables.max(initial=NEVER_UNITS))
 
 
 def _passes(codes: Codes) -> Mask:

@@ -5,7 +5,7 @@ insert may lengthen it (`shrink_only`, L14).  Payloads are copied once, when the
 so rows must stay until then.
 
 `final_events` are the events that the step's stable froze, as inserts: what
-`operators.finalize` would release, without a second copy of what is alive.
+`operators.report_final` would release, without a second copy of what is alive.
 
 Papers: erratum D21 for the net change.
 """

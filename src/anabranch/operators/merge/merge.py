@@ -19,7 +19,7 @@ nothing that is remembered depends on it.
 
 `reports_final` lets the results of R3 and R4 have the events that each step made final.  R0 to
 R2 keep nothing of an event that they have emitted, so they cannot: whoever wants final events
-puts `operators.finalize` behind them.
+puts `operators.report_final` behind them.
 
 >>> import pyarrow as pa
 >>> from anabranch.batch.schema import TimeType

@@ -7,5 +7,6 @@ it are compared with it by the laws in `tests/operators`.
     r4           merge of streams that may hold several events of one identity (`r4_agree`)
     r3           the same for keyed streams, with every policy
     normalise    the normal form of a stream; cleanse: only final events, in order
+    aggregate    the grouped snapshot aggregate, over a plain history
     membership   who takes part in a merge, and what no replica may send
 """

@@ -6,6 +6,7 @@ silent input holds it back until it is detached.
 
 * An element passes as it is.  Its own input's promises imply the output's: the output's
   frontier is not beyond the input's.
+* With `insert_only` an adjust is a violation, and nothing of an insert is remembered.
 * An input that attaches when the output is final up to t cannot add what starts before t: such
   elements are late.
 
@@ -43,7 +44,8 @@ class _Input:
 class Union:
     """The state of the reference."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, insert_only: bool = False) -> None:
+        self.insert_only = insert_only
         self.frontier: Time = NEVER
         self.inputs: dict[str, _Input] = {}
 
@@ -87,6 +89,8 @@ class Union:
         is_free = inferred or own.passed_at is not None
         if element.start < (max(own.joined_at, self.frontier) if is_free else own.joined_at):
             return Outcome(Reason.LATE)
+        if self.insert_only and isinstance(element, Adjust):
+            return Outcome(_refuse_adjust(element))
         broken = refuse(element, own.live, frontier=NEVER if inferred else own.frontier)
         if broken is not None:
             return Outcome(Reason[broken.name])
@@ -94,7 +98,7 @@ class Union:
             return Outcome(Reason.NO_CHANGE)
         if isinstance(element, Adjust):
             own.live[element.old_event] -= 1
-        if not element.event.is_empty:
+        if not element.event.is_empty and not self.insert_only:
             own.live[element.event] += 1
         is_insert = isinstance(element, Insert)
         return Outcome(Reason.FIRST if is_insert else Reason.CORRECTED, (element,))
@@ -109,3 +113,10 @@ class Union:
             return ()
         self.frontier = least
         return (Stable(least),)
+
+
+def _refuse_adjust(element: Adjust) -> Reason:
+    """Why an adjust of an input that only inserts is where it is."""
+    if element.end < element.start:
+        return Reason.BACKWARDS
+    return Reason.NO_CHANGE if element.changes_nothing else Reason.NOT_INSERT_ONLY

@@ -137,25 +137,30 @@ class Groups:
         self.table.rows[ids, DUE] = FOREVER_UNITS
         return ids
 
-    def write_until_final(self, groups: Ints, group: Ints, rows: Ints, mark: int) -> None:
+    def write_until_final(
+        self, groups: Ints, group: Ints, rows: Ints, mark: int, *, by: int = 1
+    ) -> None:
         """As `write`; each group is due at the first end of its events, see `release`."""
         due = np.full(len(groups), FOREVER_UNITS, np.int64)
-        found, ends = first_ends(group, rows)
-        due[np.searchsorted(groups, found)] = ends
+        found, times = first_ends(group, rows, by=by)
+        due[np.searchsorted(groups, found)] = times
         self.write(groups, group, rows, due, mark)
 
-    def release(self, schema: ElementSchema, frontier: int, mark: int) -> tuple[Batch, int]:
+    def release(
+        self, schema: ElementSchema, frontier: int, mark: int, *, by: int = 1
+    ) -> tuple[Batch, int]:
         """The events that this frontier freezes, as inserts; they leave, and groups visited.
 
-        Costs what is frozen, and nothing for what stays.
+        An event is final when its number `by` is before the frontier: its end, or 0 for its
+        start where ends are known.  Costs what is frozen, and nothing for what stays.
         """
         due = self.pop_due(frontier)
         group, rows = self.read(due)
-        frozen = is_frozen(rows[:, 1], frontier)
+        frozen = is_frozen(rows[:, by], frontier)
         of, start, end = group[frozen], rows[frozen, 0], rows[frozen, 1]
         order = self.order(of, start, end)
         payload = self.payload(of[order])
-        self.write_until_final(due, group[~frozen], rows[~frozen], mark)
+        self.write_until_final(due, group[~frozen], rows[~frozen], mark, by=by)
         return inserts(schema, start[order], end[order], payload), len(due)
 
     def payload(self, groups: Ints) -> pa.Table:
@@ -319,11 +324,14 @@ def distinct(ids: Ints) -> Ints:
     return once
 
 
-def first_ends(group: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """The groups of these events, which are sorted by group, and the first end of each."""
+def first_ends(group: Ints, rows: Ints, *, by: int = 1) -> tuple[Ints, Ints]:
+    """The groups of these events, which are sorted by group, and the first end of each.
+
+    Or the first of another number (`by`) of theirs.
+    """
     first = np.flatnonzero(np.diff(group, prepend=-1))
-    ends = np.minimum.reduceat(rows[:, 1], first) if len(first) else first
-    return group[first], ends
+    times = np.minimum.reduceat(rows[:, by], first) if len(first) else first
+    return group[first], times
 
 
 def is_frozen(end: Ints, frontier: int) -> Mask:

@@ -1,13 +1,14 @@
-"""Finalize, one element at a time: an event is reported once, when nothing can change it.
+"""Report what is final, one element at a time: each event once, when nothing can change it.
 
 At every prefix what was reported is exactly the frozen events of the input's history
-(`model.frozen`); those that one stable freezes come by start, payload and end.
+(`model.frozen`); those that one stable freezes come by start, payload and end.  With
+`final_at_start` ends are known, and an event is final when its start is before the frontier.
 
-`operators.finalize` does the same over batches and is compared with this.
+`operators.report_final` does the same over batches and is compared with this.
 
 >>> from anabranch.model.element import Insert, Stable
->>> finalize = Finalize()
->>> [finalize.push(e) for e in (Insert("a", 1, 9), Insert("b", 2, 3), Stable(4))]
+>>> final = ReportFinal()
+>>> [final.push(e) for e in (Insert("a", 1, 9), Insert("b", 2, 3), Stable(4))]
 [(), (), (Insert(payload='b', start=2, end=3),)]
 """
 
@@ -21,10 +22,11 @@ from anabranch.operators.reference.cleanse import release_order
 from anabranch.operators.reference.unary import refuse
 
 
-class Finalize:
+class ReportFinal:
     """The state of the reference; `push` is the only step."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, final_at_start: bool = False) -> None:
+        self.final_at_start = final_at_start
         self.frontier: Time = NEVER
         self.waiting: Counter[Event] = Counter()
         self.violations: list[Violation] = []
@@ -51,4 +53,5 @@ class Finalize:
         return tuple(Insert(*event) for event in ready for _ in range(self.waiting.pop(event)))
 
     def _is_final(self, event: Event) -> bool:
-        return status(event.start, event.end, frontier=self.frontier) is Status.FROZEN
+        end = event.start if self.final_at_start else event.end
+        return status(event.start, end, frontier=self.frontier) is Status.FROZEN
