@@ -17,8 +17,8 @@ from anabranch.model import Adjust, Insert, MergeCase, Stable
 from anabranch.model.history import replay
 from anabranch.operators.align import AlignOperator, AlignState
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.reference.cleanse import release_order
+from anabranch.operators.report_final import ReportFinalState
 from anabranch.testing.strategies import replicas
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
@@ -68,7 +68,7 @@ def test_the_order_of_events_does_not_depend_on_steps_or_on_arrival(case, data):
 
 def test_a_state_of_another_operator_is_refused():
     with pytest.raises(StateError, match="align"):
-        AlignState.from_parts(FinalizeState(SCHEMA).parts().written, SCHEMA)
+        AlignState.from_parts(ReportFinalState(SCHEMA).parts().written, SCHEMA)
 
 
 def test_a_step_looks_only_at_what_it_releases_or_forgets():

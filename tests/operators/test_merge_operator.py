@@ -52,12 +52,12 @@ def test_the_case_decides_the_route(case: MergeCase, route: Route) -> None:
 
 
 def test_a_pipeline_takes_final_events_from_the_merge_where_it_knows_them() -> None:
-    for case, ids in ((MergeCase.R3, ["merge"]), (MergeCase.R1, ["merge", "finalize"])):
+    for case, ids in ((MergeCase.R3, ["merge"]), (MergeCase.R1, ["merge", "final"])):
         pipeline = with_final((PipelineStep("merge", operator(case)),))
         assert [one.id for one in pipeline] == ids
         states = {one.id: one.operator.empty() for one in pipeline}
         inputs = Inputs((arrival("east", "insert a 3..9; insert b 4..5; stable 6"),))
-        *_, (_, result) = run(pipeline, states, inputs)
+        *_, (_, _, result) = run(pipeline, states, {"input": inputs})
         assert result.final is not None
         assert show_elements(to_elements(result.final)) == "insert b 4..5"
 

@@ -26,16 +26,30 @@ from anabranch.errors import StateError
 from anabranch.model.element import Stable
 from anabranch.model.equivalence import equivalent_until
 from anabranch.model.history import History, replay
+from anabranch.model.lifetimes import (
+    AlterLifetime,
+    DurationConstant,
+    GridWindows,
+    Hop,
+    StartRounded,
+)
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
+from anabranch.operators.aggregate.functions import Aggregate
+from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Arrival, Attach, Bucket, Detach, Inputs, Operator
-from anabranch.operators.finalize import FinalizeOperator
+from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.operators.inserts import DeletesOperator, InsertsOperator
+from anabranch.operators.lifetimes import AlterLifetimeOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.replaced_by import ReplacedByOperator
+from anabranch.operators.report_final import ReportFinalOperator
+from anabranch.operators.top_k import TopKOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.testing.step_account import StepAccount
 from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
@@ -46,13 +60,14 @@ class Entry:
     """An operator; what may come, and inputs that keep their promises and have one history.
 
     Both are strategies of (number of the input, element), in the order of arrival.
-    `members`: inputs attach and detach.
+    `members`: inputs attach and detach.  `keys`: the columns that choose the lane.
     """
 
     operator: Operator
     anything: st.SearchStrategy
     valid: st.SearchStrategy
     members: bool = False
+    keys: tuple[str, ...] = ()
 
 
 def merge(
@@ -71,9 +86,15 @@ def unary(of: Callable[..., Operator]) -> Entry:
     return Entry(of(SCHEMA), broken_streams().map(alone), streams().map(alone))
 
 
-def union() -> Entry:
-    valid = replicas(case=MergeCase.R4).flatmap(interleavings)
-    return Entry(UnionOperator(SCHEMA), conflicting_r4, valid, members=True)
+def trusting(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
+    """An operator inside a query: its input was validated."""
+    valid = streams().map(lambda stream: [(0, element) for element in stream])
+    return Entry(operator, valid, valid, keys=keys)
+
+
+def union(operator: Operator, case: MergeCase = MergeCase.R4) -> Entry:
+    valid = replicas(case=case).flatmap(interleavings)
+    return Entry(operator, conflicting_r4, valid, members=True)
 
 
 POLICIES = [
@@ -97,8 +118,25 @@ OPERATORS: dict[str, Entry] = {
     "normalise": unary(NormaliseOperator),
     "cleanse": unary(CleanseOperator),
     "align": unary(AlignOperator),
-    "finalize": unary(FinalizeOperator),
-    "union": union(),
+    "final": unary(ReportFinalOperator),
+    "union": union(UnionOperator(SCHEMA)),
+    "union of inserts": union(UnionOperator(SCHEMA, insert_only=True), MergeCase.R1),
+    "alter_lifetime": trusting(AlterLifetimeOperator(SCHEMA, AlterLifetime())),
+    "tumbling": trusting(
+        AlterLifetimeOperator(SCHEMA, AlterLifetime(StartRounded(4), DurationConstant(4)))
+    ),
+    "hop": trusting(AlterLifetimeOperator(SCHEMA, Hop(3, 2))),
+    "window": trusting(GridWindowOperator(SCHEMA, GridWindows(5, 2))),
+    "panes": trusting(
+        PaneAggregateOperator(
+            SCHEMA, ("p", "window"), (Aggregate("count", None, "n"),), windows=GridWindows(5, 2)
+        ),
+        keys=("p",),
+    ),
+    "replaced_by": trusting(ReplacedByOperator(SCHEMA, ())),
+    "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
+    "inserts": trusting(InsertsOperator(SCHEMA)),
+    "deletes": trusting(DeletesOperator(SCHEMA)),
 }
 each_operator = pytest.mark.parametrize("name", OPERATORS)
 
@@ -254,8 +292,9 @@ def test_a_step_of_nothing_and_a_spec_that_describes_itself(name):
     assert (len(result.output), result.buckets, result.frontier) == (0, (), NEVER_UNITS)
     assert state.live == 0
     assert operator.name
-    assert operator.output.payload == SCHEMA.payload
-    assert not operator.route_columns
+    made = operator.output.payload
+    assert made.names[: len(SCHEMA.payload)] == SCHEMA.payload.names
+    assert tuple(operator.route_columns) == OPERATORS[name].keys
 
 
 @each_operator

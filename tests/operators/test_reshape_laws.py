@@ -21,9 +21,9 @@ from anabranch.errors import UsageError
 from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.properties import MergeCase
-from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
+from anabranch.operators.report_final import ReportFinalOperator
 from anabranch.operators.state.reshape import Reshape
 from anabranch.operators.union import UnionOperator
 from anabranch.testing import engine, interleavings, replicas
@@ -197,10 +197,10 @@ def test_events_that_become_equal_are_a_bag_under_r4(lanes):
         ]
 
 
-@pytest.mark.parametrize("make", [UnionOperator, FinalizeOperator])
+@pytest.mark.parametrize("make", [UnionOperator, ReportFinalOperator])
 def test_groups_that_become_equal_are_one(make):
     before, then = (ElementSchema(TimeType.BIGINT, one) for one in (TWO, ONE))
-    name = "union" if make is UnionOperator else "finalize"
+    name = "union" if make is UnionOperator else "final"
     with engine("lanes", name, payload=TWO, lanes=2) as one:
         one.push("east", [*TWINS, Stable(2)])
         one.cut()

@@ -18,15 +18,15 @@ from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import CleanseState
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.finalize import FinalizeState
 from anabranch.operators.normalise import NormaliseState
+from anabranch.operators.report_final import ReportFinalState
 from anabranch.operators.state import groups
 from anabranch.operators.state.blocks import BLOCK
 from anabranch.operators.state.codec import write_tables
 from anabranch.testing.step_account import StepAccount
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
-KINDS = [NormaliseState, CleanseState, FinalizeState]
+KINDS = [NormaliseState, CleanseState, ReportFinalState]
 kinds = pytest.mark.parametrize("state_of", KINDS)
 FAR = 1_000_000
 

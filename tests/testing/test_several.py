@@ -15,7 +15,7 @@ SCHEMA = ElementSchema(TimeType.BIGINT, TEXT)
 RUNS = (
     ("merge", {"case": "r3", "policy": "violations=detach"}),
     ("merge", {"case": "r0"}),
-    ("finalize", {}),
+    ("final", {}),
     ("union", {}),
 )
 TURNS = (

@@ -3,7 +3,7 @@
 Both know the operator contract and nothing of any operator.
 """
 
-import pickle
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from anabranch.operators.contract import (
     Reason,
     Released,
     StepResult,
+    ports_of,
 )
 from anabranch.testing.ledger import Account, Ledger
 from anabranch.testing.step_account import StepAccount
@@ -74,7 +75,7 @@ class Backend(Protocol):
 
 
 class Reference(Protocol):
-    """An operator, one element at a time; it pickles."""
+    """An operator, one element at a time; it can be copied."""
 
     def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
         """An input comes or leaves: what comes out, and what is no longer pending."""
@@ -167,8 +168,8 @@ class Stepwise:
             self.expelled.add(name)
 
     def restart(self) -> None:
-        """Nothing but what pickles survives."""
-        self.reference = pickle.loads(pickle.dumps(self.reference))
+        """Nothing but what a copy holds survives; a pickled NaN would not equal itself."""
+        self.reference = copy.deepcopy(self.reference)
 
     def close(self) -> None:
         """Nothing runs."""
@@ -227,8 +228,11 @@ class Compiled:
     def step(self, pushed: Sequence[Pushed]) -> None:
         """Take the elements in one step."""
         taken = [one for one in pushed if one[0] not in self.expelled]
+        ports = ports_of(self.operator)
+        # Where inputs are alike, they have one port whatever their names.
+        only = next(iter(ports.values()))
         arrivals = [
-            Arrival(name, from_elements(some, self.operator.schema), attachment=number)
+            Arrival(name, from_elements(some, ports.get(name, only).schema), attachment=number)
             for name, number, some in taken
         ]
         result = self.state.step(Inputs(arrivals=tuple(arrivals)))

@@ -9,7 +9,8 @@
 A case is a block of rows; the comment above it is its description, and an empty line ends it.
 `replica NAME` rows are inputs, at least one; `out` is what an operator must emit in each
 column; `history` is what must be true in the end; `options` are those of the operator, as
-`name value`.  All but the inputs may be left out.
+`name value`.  All but the inputs may be left out.  A payload of several columns is written as
+one text: `"a (0, 6)"`.
 
 Before its elements a cell may have `attach`, `attach GUARANTEE` or `detach`: the input
 comes or leaves.  `run_case` runs a case on an engine.
@@ -32,6 +33,7 @@ from anabranch.model.notation import (
     split_rows,
 )
 from anabranch.model.time import FOREVER, Time
+from anabranch.testing.payload_text import in_text
 
 if TYPE_CHECKING:
     from anabranch.testing.engine import Engine
@@ -193,17 +195,18 @@ def run_case(case: Case, engine: "Engine") -> None:
         if case.out is not None:
             _compare(case, column, engine, expected)
     if case.history is not None:
-        assert engine.history == case.history, _wrong(case, "the end", engine, expected)
+        made = History.of(map(in_text, engine.output))
+        assert made == case.history, _wrong(case, "the end", engine, expected)
 
 
 def _compare(case: Case, column: int, engine: "Engine", expected: list[Element]) -> None:
-    where = f"column {column + 1}"
+    where, made = f"column {column + 1}", [in_text(element) for element in engine.output]
     if engine.name == "reference":
-        assert list(engine.output) == expected, _wrong(case, where, engine, expected)
+        assert made == expected, _wrong(case, where, engine, expected)
     else:
-        assert replay(engine.output) == replay(expected), _wrong(case, where, engine, expected)
+        assert replay(made) == replay(expected), _wrong(case, where, engine, expected)
     if engine.name == "kernel":  # a net change is never longer than what it is the net of
-        assert len(engine.output) <= len(expected), _wrong(case, where, engine, expected)
+        assert len(made) <= len(expected), _wrong(case, where, engine, expected)
 
 
 def _wrong(case: Case, where: str, engine: "Engine", expected: list[Element]) -> str:

@@ -220,9 +220,13 @@ def engine(
     """An operator on an engine; `options` are those of the operator.
 
     `merge` has `case` ("auto", "r0" to "r4") and `policy` (text, or a `Policy`); `normalise`,
-    `cleanse` and `finalize` have none and take one input.  `cleanse` has one order and frontier
-    in one lane only: several are refused once their frontiers differ.  The output of `finalize`
-    are the events that became final, as inserts.
+    `cleanse` and `final` have none and take one input.  `aggregate` has `keys` (names of
+    columns) and `functions` (aggregates, or one as text, such as "sum(x)").  `cleanse` has one
+    order and frontier in one lane only: several are refused once their frontiers differ.  The
+    output of `final` are the events that became final, as inserts.  `distinct` takes one
+    input; `difference` and `join` take two, `left` and `right`, and must not break their
+    promises.  `join` has `how` ("inner", "left", "semi", "anti") and joins on the first column;
+    the other columns of its right input are called `right_NAME`.
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants
@@ -238,7 +242,9 @@ def engine(
         raise UsageError(message)
     entry, schema = OPERATORS[operator], ElementSchema(TimeType.BIGINT, payload)
     if name == "reference":
-        return Engine(name, operator, Stepwise(entry.reference(options), check_every))
+        return Engine(
+            name, operator, Stepwise(entry.reference_of(payload, options), check_every)
+        )
     if name == "spark":
         return Engine(name, operator, _on_spark(entry, schema, lanes, spark, folder, options))
     made, final = entry.operator(schema, options), entry.view == "final"

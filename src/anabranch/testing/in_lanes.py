@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.batch.batch import concat
 from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element
 from anabranch.operators.contract import (
     Attach,
@@ -158,7 +159,7 @@ class InLanes:
     def _commit(self, parcels: Sequence[Parcel]) -> None:
         """One trigger of all lanes; violators are detached in the next, as a driver would."""
         crossed = to_rows(parcels, self.lanes).to_pylist()
-        arrived = [from_row(row, self.operator.schema, None) for row in crossed]
+        arrived = [from_row(row, self.spec.schema, None) for row in crossed]
         rows: list[LaneRow] = []
         records: list[LaneRecord] = []
         for number, parts in enumerate(self.stores):
@@ -192,7 +193,9 @@ class InLanes:
         elements = concat([row.batch for row in found if row.batch is not None])
         if self.shows_final:
             return to_elements(elements)
-        form = ElementsForm(self.operator.schema, self.lanes)
+        made = self.operator.output
+        assert isinstance(made, ElementSchema), f"{self.operator.name} emits no elements"
+        form = ElementsForm(made, self.lanes)
         seq = np.concatenate([form(row).column("seq").to_numpy() for row in found])
         assert len(np.unique(seq)) == len(seq), (
             f"{len(seq)} elements, {len(np.unique(seq))} different seq"

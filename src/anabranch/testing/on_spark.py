@@ -32,9 +32,9 @@ from anabranch.testing.operators import Entry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from anabranch.spark.pack.streams import Stream
     from anabranch.spark.query.merged import Merged
     from anabranch.spark.query.running import RunningQuery
+    from anabranch.spark.query.streams import Stream
 
 
 @dataclass
@@ -54,6 +54,8 @@ class OnSpark:
     files: int = 0
     seen: set[Piece] = field(default_factory=set)
     query: "RunningQuery | None" = None
+    columns: pa.Schema | None = None
+    """The payload of the output, where that is not the input's."""
     counts: dict[str, int] = field(default_factory=dict)
     reasons: None = None
     gaps: None = None
@@ -70,8 +72,10 @@ class OnSpark:
     ) -> "OnSpark":
         """Begin in a new folder."""
         place = Path(tempfile.mkdtemp(prefix="anabranch-engine-") if folder is None else folder)
-        entry.operator(schema, options)  # raises now if an option does not exist
+        operator = entry.operator(schema, options)  # raises if an option does not exist
         made = cls(spark, entry, schema.payload, options, lanes, place, folder is None)
+        if isinstance(operator.output, ElementSchema):
+            made.columns = operator.output.payload
         (place / "in").mkdir(parents=True)
         made._begin()
         return made
@@ -122,7 +126,7 @@ class OnSpark:
 
     def _begin(self) -> None:
         from anabranch.spark.columns import canonical_schema, spark_schema
-        from anabranch.spark.pack.streams import elements
+        from anabranch.spark.query.streams import elements
 
         columns = spark_schema(canonical_schema(self._table([]).schema, where="engine"))
         rows = self.spark.readStream.schema(columns).parquet(str(self.folder / "in"))
@@ -184,7 +188,7 @@ class OnSpark:
         table = pq.read_table(file)
         if self.entry.view == "final":
             return [self._final(row) for row in table.to_pylist()]
-        schema = ElementSchema(TimeType.BIGINT, self.payload)
+        schema = ElementSchema(TimeType.BIGINT, self.columns or self.payload)
         table = table.sort_by("seq").select(schema.arrow.names)
         return to_elements(decode(table, schema).batch)
 

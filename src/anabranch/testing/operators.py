@@ -4,9 +4,11 @@ An entry defines how the operator is made from the options of `engine`, its refe
 which view of a query on Spark has its output.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError, ViolationError
@@ -29,25 +31,48 @@ from anabranch.operators.contract import (
     Reason,
     Released,
 )
-from anabranch.operators.finalize import FinalizeOperator
+from anabranch.operators.difference import DifferenceOperator
+from anabranch.operators.distinct import DistinctOperator
+from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.operators.inserts import DeletesOperator, InsertsOperator
+from anabranch.operators.lifetimes import AlterLifetimeOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.align import Align
 from anabranch.operators.reference.cleanse import Cleanse
-from anabranch.operators.reference.finalize import Finalize
+from anabranch.operators.reference.lifetimes import Deletes, Inserts, NewLifetimes
 from anabranch.operators.reference.membership import Change
 from anabranch.operators.reference.normalise import Normalise
 from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2
 from anabranch.operators.reference.r3 import MergeR3
 from anabranch.operators.reference.r4 import MergeR4
+from anabranch.operators.reference.replaced_by import ReplacedBy
+from anabranch.operators.reference.report_final import ReportFinal
 from anabranch.operators.reference.union import Union
+from anabranch.operators.replaced_by import ReplacedByOperator
+from anabranch.operators.report_final import ReportFinalOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.testing.backends import Reference, time_of
+from anabranch.testing.grouped import (
+    aggregate_of,
+    aggregate_reference,
+    panes_of,
+    panes_reference,
+    top_k_of,
+    top_k_reference,
+)
+from anabranch.testing.lifetime_rules import rule_of
+from anabranch.testing.trusting import (
+    difference_reference,
+    distinct_reference,
+    join_of,
+    join_reference,
+)
 
 Options = Mapping[str, Any]
-Unary: TypeAlias = Normalise | Cleanse | Align | Finalize
+Unary: TypeAlias = Normalise | Cleanse | Align | ReportFinal | NewLifetimes | ReplacedBy
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,7 @@ class Entry:
 
     `call` is the public function that runs it on Spark, and `spark_options` what that needs
     beside the options; without one the query of these functions hosts the operator itself.
+    `typed` makes a reference that depends on the payload columns, instead of `reference`.
     `view` is the view with its output: of an operator whose view is `final` the output are the
     events that it reports as final.  `has_members`: inputs attach and leave; an operator of one
     input has none.
@@ -67,6 +93,11 @@ class Entry:
     call: str | None = None
     spark_options: Options = field(default_factory=dict)
     has_members: bool = True
+    typed: Callable[[pa.Schema, Options], Reference] | None = None
+
+    def reference_of(self, payload: pa.Schema, options: Options) -> Reference:
+        """The reference for these columns and options."""
+        return self.reference(options) if self.typed is None else self.typed(payload, options)
 
 
 @dataclass(frozen=True)
@@ -193,8 +224,8 @@ class StreamReference:
         return (), ()
 
     def check(self) -> None:
-        """Assert the invariants of the operator; finalize states none."""
-        if not isinstance(self.operator, Finalize):
+        """Assert the invariants of the operator; report_final states none."""
+        if not isinstance(self.operator, ReportFinal):
             self.operator.check()
 
     def push(self, name: str, element: Element) -> Outcome:
@@ -224,6 +255,11 @@ class UnionReference:
     union: Union = field(default_factory=Union)
     conflicts: int = 0
     gaps: Sequence[Gap] = ()
+
+    @classmethod
+    def of(cls, options: Options) -> "UnionReference":
+        """From the keywords of `engine`."""
+        return cls(Union(**options))
 
     @property
     def live(self) -> int:
@@ -256,12 +292,17 @@ def is_final(event: Event, frontier: Time) -> bool:
     return status(event.start, event.end, frontier=frontier) is Status.FROZEN
 
 
+def _union(schema: ElementSchema, options: Options) -> Operator:
+    if unknown := sorted(options.keys() - {"insert_only"}):
+        message = f"engine: union has no option {unknown[0]!r}; it has insert_only"
+        raise UsageError(message)
+    return UnionOperator(schema, **options)
+
+
 def _plain(
-    operator: Callable[[ElementSchema], Operator],
-    reference: Callable[[], Reference],
-    **on_spark: Any,
+    operator: Callable[[ElementSchema], Operator], reference: Callable[[], Reference]
 ) -> Entry:
-    """An operator without options."""
+    """An operator without options and members."""
 
     def made(schema: ElementSchema, options: Options) -> Operator:
         if options:
@@ -269,15 +310,58 @@ def _plain(
             raise UsageError(message)
         return operator(schema)
 
-    return Entry(made, lambda _: reference(), **on_spark)
+    return Entry(made, lambda _: reference(), has_members=False)
 
 
 def _unary(
-    operator: Callable[[ElementSchema], Operator], reference: type[Unary], **on_spark: Any
+    operator: Callable[..., Operator],
+    reference: Callable[..., Unary],
+    options: Sequence[str] = (),
+    **on_spark: Any,
 ) -> Entry:
-    """An operator of one input, without options."""
-    made = _plain(operator, lambda: StreamReference(reference()), **on_spark)
-    return replace(made, has_members=False)
+    """An operator of one input; it and its reference have these options."""
+
+    def made(schema: ElementSchema, given: Options) -> Operator:
+        unknown = sorted(given.keys() - set(options))
+        if unknown:
+            message = f"engine: {operator(schema).name} has no option {unknown[0]!r}"
+            raise UsageError(message)
+        return operator(schema, **given)
+
+    def referred(given: Options) -> Reference:
+        return StreamReference(reference(**given))
+
+    return Entry(made, referred, has_members=False, **on_spark)
+
+
+def _rule(name: str, operator: Callable[..., Operator]) -> Entry:
+    """An operator that is made from a rule for lifetimes."""
+
+    def made(schema: ElementSchema, options: Options) -> Operator:
+        return operator(schema, rule_of(name, options))
+
+    def referred(options: Options) -> Reference:
+        return StreamReference(NewLifetimes(rule_of(name, options)))
+
+    return Entry(made, referred, has_members=False)
+
+
+@dataclass(frozen=True)
+class _KeyOf:
+    """The key of a payload that has these columns; it pickles."""
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: Options) -> "_KeyOf":
+        """`keys` and `columns` are names separated by spaces; the one column is `payload`."""
+        keys, columns = options.get("keys", ""), options.get("columns", "payload")
+        return cls(tuple(keys.split()), tuple(columns.split()))
+
+    def __call__(self, payload: Hashable) -> Hashable:
+        values = payload if isinstance(payload, tuple) else (payload,)
+        return tuple(dict(zip(self.columns, values, strict=True))[name] for name in self.keys)
 
 
 COMPLETE: Final = {"assume_complete": True}
@@ -288,8 +372,46 @@ OPERATORS: Final[Mapping[str, Entry]] = {
     "normalise": _unary(NormaliseOperator, Normalise),
     "cleanse": _unary(CleanseOperator, Cleanse),
     "align": _unary(AlignOperator, Align),
-    "finalize": _unary(
-        FinalizeOperator, Finalize, view="final", call="merge", spark_options=COMPLETE
+    "final": _unary(
+        ReportFinalOperator,
+        ReportFinal,
+        ["final_at_start"],
+        view="final",
+        call="merge",
+        spark_options=COMPLETE,
     ),
-    "union": _plain(UnionOperator, UnionReference, call="union"),
+    "alter_lifetime": _rule("alter_lifetime", AlterLifetimeOperator),
+    "hop": _rule("hop", AlterLifetimeOperator),
+    "window": _rule("window", GridWindowOperator),
+    "replaced_by": Entry(
+        lambda schema, options: ReplacedByOperator(schema, _KeyOf.of(options).keys),
+        lambda options: StreamReference(ReplacedBy(_KeyOf.of(options))),
+        has_members=False,
+    ),
+    "inserts": _unary(InsertsOperator, lambda: NewLifetimes(Inserts())),
+    "deletes": _unary(
+        DeletesOperator, lambda **known: NewLifetimes(Deletes(**known)), ["final_at_start"]
+    ),
+    "aggregate": Entry(
+        aggregate_of,
+        lambda options: aggregate_reference(pa.schema([]), options),
+        has_members=False,
+        typed=aggregate_reference,
+    ),
+    "panes": Entry(
+        panes_of,
+        lambda options: panes_reference(pa.schema([]), options),
+        has_members=False,
+        typed=panes_reference,
+    ),
+    "top_k": Entry(
+        top_k_of,
+        lambda options: top_k_reference(pa.schema([]), options),
+        has_members=False,
+        typed=top_k_reference,
+    ),
+    "union": Entry(_union, UnionReference.of, call="union"),
+    "distinct": _plain(DistinctOperator, distinct_reference),
+    "difference": _plain(DifferenceOperator, difference_reference),
+    "join": Entry(join_of, join_reference, has_members=False),
 }

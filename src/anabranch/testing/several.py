@@ -32,6 +32,7 @@ from anabranch.operators.contract import (
     StepResult,
 )
 from anabranch.operators.state.blocks import Saved
+from anabranch.testing.payload_text import in_text
 
 _MARKS: Final = "marks"
 
@@ -170,7 +171,8 @@ class SeveralState:
                 buckets[place], reasons[place] = one.buckets[at], one.reasons[at]
             shown = one.final if number in self.operator.finals else one.output
             assert shown is not None, f"run {number} reports nothing that became final"
-            lines += [f"{number} {show_element(element)}" for element in to_elements(shown)]
+            made = map(in_text, to_elements(shown))
+            lines += [f"{number} {show_element(element)}" for element in made]
         rows = [Insert(line, self.mark, self.mark + 1) for line in lines]
         return StepResult(
             from_elements(rows, self.operator.output),

@@ -1,0 +1,132 @@
+"""Operators of groups, as an `Engine` runs them: aggregate, panes, top_k, and their references.
+
+Each is made from the options of `engine`, which a case file writes as text too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.batch.schema import ElementSchema
+from anabranch.errors import UsageError
+from anabranch.model.element import Element, Stable
+from anabranch.model.lifetimes import GridWindows
+from anabranch.operators.aggregate.functions import Aggregate
+from anabranch.operators.aggregate.operator import AggregateOperator
+from anabranch.operators.aggregate.panes import PaneAggregateOperator
+from anabranch.operators.contract import ControlEntry, Gap, Operator, Outcome, Reason, Released
+from anabranch.operators.grid_windows import WINDOW
+from anabranch.operators.reference.aggregate import AggregateByElement
+from anabranch.operators.reference.panes import PanesByElement
+from anabranch.operators.reference.top_k import TopKByElement
+from anabranch.operators.top_k import TopKOperator
+from anabranch.testing.lifetime_rules import rule_of
+
+Options = Mapping[str, Any]
+
+
+@dataclass
+class GroupedReference:
+    """The reference of an operator of groups: aggregate, panes, top_k."""
+
+    operator: AggregateByElement | PanesByElement | TopKByElement
+    conflicts: int = 0
+    gaps: Sequence[Gap] = ()
+
+    @property
+    def live(self) -> int:
+        """End points, or events, that are still needed."""
+        return self.operator.live
+
+    def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
+        """The one input is always there."""
+        del entry
+        return (), ()
+
+    def check(self) -> None:
+        """It remembers everything, and states no invariant."""
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of the input, whatever its name."""
+        del name
+        output = self.operator.push(element)
+        if isinstance(element, Stable):
+            return Outcome(Reason.LEADS if output else Reason.FOLLOWS, output)
+        return Outcome(Reason.NO_CHANGE if element.changes_nothing else Reason.APPLIED, output)
+
+    def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
+        """None: it trusts its input."""
+        del found
+        return ()
+
+
+def aggregate_of(schema: ElementSchema, options: Options) -> Operator:
+    """The operator with these options."""
+    return AggregateOperator(schema, *_aggregate_options(options))
+
+
+def aggregate_reference(payload: pa.Schema, options: Options) -> GroupedReference:
+    """The reference for these columns."""
+    keys, functions = _aggregate_options(options)
+    return GroupedReference(AggregateByElement(payload.names, keys, functions, payload))
+
+
+def _aggregate_options(options: Options) -> tuple[tuple[str, ...], tuple[Aggregate, ...]]:
+    """`keys`, names of columns, and `functions`: aggregates, or one as text, such as sum(x)."""
+    unknown = sorted(options.keys() - {"keys", "functions"})
+    if unknown:
+        message = f"engine: aggregate has no option {unknown[0]!r}; it has keys and functions"
+        raise UsageError(message)
+    functions = options.get("functions", "count(*)")
+    if isinstance(functions, str):
+        kind, _, column = functions.removesuffix(")").partition("(")
+        functions = [Aggregate(kind, None if column == "*" else column, "value")]
+    return tuple(options.get("keys", ())), tuple(functions)
+
+
+def panes_of(schema: ElementSchema, options: Options) -> Operator:
+    """The operator with these options."""
+    rule, keys, functions = _panes_options(options)
+    return PaneAggregateOperator(schema, keys, functions, windows=rule)
+
+
+def panes_reference(payload: pa.Schema, options: Options) -> GroupedReference:
+    """The reference for these columns."""
+    return GroupedReference(PanesByElement(payload, *_panes_options(options)))
+
+
+def _panes_options(
+    options: Options,
+) -> tuple[GridWindows, tuple[str, ...], tuple[Aggregate, ...]]:
+    """Those of `window` and of `aggregate`; the window is the last key."""
+    own = {name: options[name] for name in ("keys", "functions") if name in options}
+    rule = rule_of("window", {name: options[name] for name in options.keys() - own.keys()})
+    assert isinstance(rule, GridWindows), f"{rule} is no grid of windows"
+    keys, functions = _aggregate_options(own)
+    return rule, (*keys, WINDOW), functions
+
+
+def top_k_of(schema: ElementSchema, options: Options) -> Operator:
+    """The operator with these options."""
+    return TopKOperator(schema, *_top_k_options(options))
+
+
+def top_k_reference(payload: pa.Schema, options: Options) -> GroupedReference:
+    """The reference for these columns."""
+    return GroupedReference(TopKByElement(payload.names, *_top_k_options(options)))
+
+
+def _top_k_options(
+    options: Options,
+) -> tuple[tuple[str, ...], int, tuple[tuple[str, bool], ...]]:
+    """`keys`, `k` (1), and `by`: names of columns, or one; with a minus, greatest first."""
+    unknown = sorted(options.keys() - {"keys", "k", "by"})
+    if unknown:
+        message = f"engine: top_k has no option {unknown[0]!r}; it has keys, k and by"
+        raise UsageError(message)
+    by = options.get("by", ())
+    names = (by,) if isinstance(by, str) else tuple(by)
+    order = tuple((name.removeprefix("-"), not name.startswith("-")) for name in names)
+    return tuple(options.get("keys", ())), int(options.get("k", 1)), order

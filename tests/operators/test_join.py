@@ -1,0 +1,217 @@
+"""Join: the history is that of the model at every cut, and a step costs what it touches."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from two_sided_laws import any_cut_any_restart, emits_the_fewest_elements, forgets_all
+
+from anabranch import testing
+from anabranch.batch.codec import from_elements, to_elements
+from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.errors import SchemaError, StateError, UsageError
+from anabranch.model.element import Adjust, Event, Insert, Stable
+from anabranch.model.history import History
+from anabranch.operators.contract import Arrival, HasPorts, Inputs, Route
+from anabranch.operators.join import HOWS, JoinOperator
+
+SIDES = ("left", "right")
+LEFT = ElementSchema(TimeType.BIGINT, pa.schema({"k": pa.string(), "a": pa.int64()}))
+RIGHT = ElementSchema(TimeType.BIGINT, pa.schema({"q": pa.string(), "b": pa.int64()}))
+each_how = pytest.mark.parametrize("how", HOWS)
+
+
+def alone(event, shared):
+    """The parts of an event that these stretches leave, and those that they cover."""
+    times = sorted({event.start, event.end, *(t for s in shared for t in s)})
+    gaps, runs = [], []
+    for start, end in pairwise(times):
+        kind = runs if any(s <= start < e for s, e in shared) else gaps
+        if kind and kind[-1][1] == start:
+            kind[-1] = (kind[-1][0], end)
+        else:
+            kind.append((start, end))
+    return gaps, runs
+
+
+def joined(left, right, how):
+    """The meaning, in a few lines; the same as `model.operators`."""
+    found = []
+    for event in left:
+        key = event.payload[0]
+        partners = [r for r in right if key is not None and r.payload[0] == key]
+        both = [(max(event.start, r.start), min(event.end, r.end), r) for r in partners]
+        both = [one for one in both if one[0] < one[1]]
+        gaps, runs = alone(event, [one[:2] for one in both])
+        if how in ("inner", "left"):
+            found += [Event((*event.payload, r.payload[1]), s, e) for s, e, r in both]
+        if how == "left":
+            found += [Event((*event.payload, None), s, e) for s, e in gaps]
+        if how in ("semi", "anti"):
+            found += [Event(event.payload, s, e) for s, e in (runs if how == "semi" else gaps)]
+    return History.from_events(found)
+
+
+@each_how
+@given(st.data())
+def test_any_cut_any_restart_is_the_join_of_the_histories(how, data):
+    any_cut_any_restart("join", data, lambda one, two: joined(one, two, how), SIDES, how=how)
+
+
+@each_how
+@given(st.data())
+def test_each_element_emits_the_fewest_elements(how, data):
+    emits_the_fewest_elements("join", data, SIDES, how=how)
+
+
+@each_how
+@given(st.data())
+def test_what_both_frontiers_have_passed_is_forgotten(how, data):
+    forgets_all("join", data, SIDES, how=how)
+
+
+def operator(how="inner", **changes):
+    return JoinOperator(
+        **{"left": LEFT, "right": RIGHT, "on": (("k", "q"),), "how": how} | changes
+    )
+
+
+def step(state, left=(), right=()):
+    arrivals = (
+        Arrival("left", from_elements(left, LEFT)),
+        Arrival("right", from_elements(right, RIGHT)),
+    )
+    return state.step(Inputs(arrivals))
+
+
+def test_erratum_c13_a_removed_event_is_no_partner(local_engine):
+    with local_engine("join") as join:
+        join.push("right", "insert a 1..forever; adjust a 1..forever->1")
+        join.cut()
+        join.push("left", "insert a 0..forever")
+        assert join.cut() == ()
+
+
+def test_adjusts_come_first_by_sync_time_then_inserts_by_start():
+    state = operator("anti").empty()
+    step(state, [Insert(("x", 1), 0, 20), Insert(("x", 2), 5, 30)])
+    more = [Insert(("x", 0), 8, 9), Insert(("x", 0), 2, 6)]
+    output = to_elements(step(state, right=more).output)
+    adjusts, inserts = output[:2], output[2:]
+    assert adjusts == [Adjust(("x", 1), 0, 20, 2), Adjust(("x", 2), 5, 30, 5)]
+    assert [e.start for e in inserts] == [6, 6, 9, 9]
+    assert set(inserts) == {
+        Insert(("x", 1), 6, 8),
+        Insert(("x", 2), 6, 8),
+        Insert(("x", 1), 9, 20),
+        Insert(("x", 2), 9, 30),
+    }
+
+
+def test_one_event_is_forgotten_only_when_both_frontiers_have_passed_it():
+    state = operator().empty()
+    step(state, [Insert(("x", 1), 0, 5), Stable(9)])
+    assert state.live == 1
+    step(state, right=[Stable(5)])
+    assert state.live == 1
+    assert to_elements(step(state, right=[Stable(6)]).output) == [Stable(6)]
+    assert (state.live, state.facts) == (0, {"keys": 0})
+
+
+def test_null_matches_nothing_and_is_not_kept():
+    state = operator("left").empty()
+    output = to_elements(
+        step(state, [Insert((None, 1), 0, 5)], [Insert((None, 2), 0, 5)]).output
+    )
+    assert output == [Insert((None, 1, None), 0, 5)]
+    assert state.live == 0
+    output = to_elements(step(state, [Adjust((None, 1), 0, 5, 7)]).output)
+    assert output == [Adjust((None, 1, None), 0, 5, 7)]
+
+
+def test_a_lost_event_is_an_error_that_names_the_cause():
+    state = operator().empty()
+    step(state, [Insert(("x", 1), 0, 5)])
+    with pytest.raises(StateError, match=r"join: an adjust of .*left side.*not deterministic"):
+        step(state, [Adjust(("x", 1), 0, 6, 7)])
+
+
+def visits(live, count=200):
+    """Visits per element in a key with `live` events per side that no frontier has passed."""
+    state = operator().empty()
+    some = [Insert(("x", i), 2 * i, 2 * i + 1) for i in range(live)]
+    step(state, some, some)
+    more = [
+        Insert(("x", i), 2 * i, 2 * i + 1) for i in np.linspace(0, live - 1, count).astype(int)
+    ]
+    return step(state, more).counts["visits"] / count
+
+
+def test_a_key_with_very_many_events_costs_a_logarithm():
+    few, many = visits(100), visits(10_000)
+    assert many < 4 * few < 400
+
+
+def test_a_join_of_lasting_events_of_one_key_forgets_runs():
+    """Runs of partners that are over: one is left for each key with left events."""
+    state = operator("anti").empty()
+    step(state, [Insert(("x", 1), 0, 1_000)])
+    for time in range(0, 500, 10):
+        step(state, [Stable(time)], [Insert(("x", 2), time, time + 5), Stable(time)])
+        state.check()
+        assert len(state.trees) <= 5
+
+
+def test_the_ports_and_columns():
+    made = operator("left")
+    assert isinstance(made, HasPorts)
+    assert {name: port.route_columns for name, port in made.ports.items()} == {
+        "left": ("k",),
+        "right": ("q",),
+    }
+    assert made.ports["right"].route is made.route is Route.KEY
+    assert made.output.payload.names == ["k", "a", "b"]
+    assert operator("semi").output.payload.names == ["k", "a"]
+    assert operator(final_at_start=True).output_final_at_start
+    assert not operator("left", final_at_start=True).output_final_at_start
+
+
+def test_what_cannot_be_joined_is_refused_by_name():
+    other = ElementSchema(TimeType.BIGINT, pa.schema({"q": pa.int64(), "b": pa.int64()}))
+    with pytest.raises(SchemaError, match=r"'k' of the left side is string, column 'q'.*int64"):
+        operator(right=other)
+    with pytest.raises(SchemaError, match="both sides have a column 'a'"):
+        operator(right=LEFT, on=(("k", "k"),))
+    with pytest.raises(SchemaError, match="the right side has no column 'z'"):
+        operator(on=(("k", "z"),))
+    with pytest.raises(UsageError, match="how='outer'"):
+        operator("outer")
+    with pytest.raises(UsageError, match="on is empty"):
+        operator(on=())
+    times = ElementSchema(TimeType.TIMESTAMP, RIGHT.payload)
+    with pytest.raises(SchemaError, match="bigint times, the right side timestamp"):
+        operator(right=times)
+
+
+def test_a_state_of_another_join_is_refused():
+    saved = operator("semi").empty().parts().written
+    with pytest.raises(StateError, match="how=semi, the operator how=anti"):
+        operator("anti").from_parts(saved)
+    with pytest.raises(StateError, match="no part 'control'"):
+        operator().from_parts({})
+    with pytest.raises(StateError, match="the state is 'anabranch join'"):
+        testing.operators.OPERATORS["distinct"].operator(LEFT, {}).from_parts(saved)
+
+
+def test_a_save_writes_what_changed():
+    state = operator().empty()
+    step(state, [Insert((str(i), i), i, i + 5) for i in range(3_000)])
+    whole = state.parts()
+    step(state, [Insert(("2", 2), 2, 9)])
+    changed = state.parts(since=whole.mark).written
+    assert len(whole.written) > 9
+    controls = {"control", "keys/control", "left/control", "right/control"}
+    assert len(changed.keys() - controls) == 1
