@@ -9,7 +9,7 @@ order, else as their parcels came: file by file and row by row from an inbox, pa
 partition from any other source.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -85,8 +85,13 @@ class Order:
     """The guarantee of a replica that comes without one; None: complete."""
 
 
-def rounds(parcels: Sequence[Parcel], order: Order, known: Mapping[str, int]) -> list[Round]:
-    """The rounds of a trigger; `known` are attachments of inputs that are or were here."""
+def rounds(
+    parcels: Sequence[Parcel], orders: Callable[[str], Order], known: Mapping[str, int]
+) -> list[Round]:
+    """The rounds of a trigger; `known` are attachments of inputs that are or were here.
+
+    `orders` has how the elements of an input are put into order.
+    """
     made: list[Round] = []
     for name, theirs in groupby(sorted(parcels, key=_input), key=_input):
         mine = list(theirs)
@@ -99,7 +104,7 @@ def rounds(parcels: Sequence[Parcel], order: Order, known: Mapping[str, int]) ->
         ):
             while len(made) <= at:
                 made.append(Round())
-            _add(made[at], name, number, list(some), order)
+            _add(made[at], name, number, list(some), orders(name))
     return made or [Round()]
 
 
@@ -147,7 +152,7 @@ def _receive(name: str, number: int, parcels: Sequence[Parcel], order: Order) ->
 def gathered(
     parcels: Sequence[Parcel], lanes: int, passed: int, schema: ElementSchema
 ) -> tuple[Batch, int]:
-    """What the lanes of the stage before sent in one trigger, as one stream.
+    """What the lanes of the stage before sent of one stream in one trigger.
 
     Each of them sends one parcel, also without elements, since its frontier counts.  The
     frontier of a stage is the least of its lanes'; if it moved beyond `passed`, a stable comes

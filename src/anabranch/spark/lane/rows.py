@@ -16,10 +16,20 @@ import pyarrow as pa
 from anabranch.batch.batch import Batch
 from anabranch.batch.parcel import pack, unpack
 from anabranch.batch.schema import ElementSchema
-from anabranch.spark.pack.parcels import Parcel, Spill, from_ipc, to_ipc, to_rows
+from anabranch.spark.pack.parcels import (
+    UNROUTED,
+    Parcel,
+    Spill,
+    from_ipc,
+    to_ipc,
+    to_rows,
+)
 
 PARCEL: Final = "parcel"
 """The channel of rows that hold a parcel for the next stage."""
+
+NATIVE: Final = "native"
+"""The channel of rows with a parcel that Spark changes before the next stage gets it."""
 
 LANE_ROWS: Final = (
     "channel string, lane int, step bigint, first bigint, parcel binary, origin binary, "
@@ -102,6 +112,7 @@ def parcel_rows(
     return [
         empty
         | {"key": row["key"], "lane": one.lane, "record": row["head"]}
+        | ({"channel": NATIVE} if one.entry == UNROUTED else {})
         | {"parcel": row["parcel"], "origin": row["places"]}
         for one, row in zip(parcels, to_rows(parcels, lanes, spill).to_pylist(), strict=True)
     ]

@@ -1,13 +1,13 @@
 """The configuration of the lanes of a stage: frozen data that is sent to the workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.contract import Attach, Inputs
-from anabranch.operators.pipeline import Pipeline, require_ids
+from anabranch.operators.contract import Attach, Inputs, State
+from anabranch.operators.pipeline import Pipeline, require_ids, source_of
 from anabranch.operators.route import Routing
 from anabranch.spark.lane.exported import lane_file, read_lane
 from anabranch.spark.lane.heartbeats import LaneClock
@@ -38,11 +38,37 @@ class Founder:
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A step that takes inputs of the lane: which of them, and how their elements are ordered.
+
+    `names` are its inputs; None: all that no other entry has.
+    """
+
+    step: str
+    order: Order
+    names: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A stream that a stage sends to the next: the step (or stream) that it is, and its lanes.
+
+    `of` is a step of the stage, or a stream that the stage has received and only passes on.
+    `is_native`: Spark changes it on the way, and it is routed after that.
+    """
+
+    name: str
+    of: str
+    routing: Routing
+    is_native: bool = False
+
+
+@dataclass(frozen=True)
 class NextStage:
-    """Where the elements of a stage go: how many lanes follow, and what decides among them."""
+    """Where the elements of a stage go: how many lanes follow, and which streams they get."""
 
     lanes: int
-    routing: Routing
+    sends: tuple[Sending, ...]
 
 
 @dataclass(frozen=True)
@@ -50,12 +76,15 @@ class LaneSpec:
     """What every lane of a stage must know; it travels to the workers.
 
     `stage` counts from 0; `before` is the number of lanes of the stage before, None for the
-    first.  `final` asks for the events that become final.  `plain`: rows are events, without a
-    key, so those that repeat one are worth a warning.  `warm`: workers may keep copies of
-    states (decided by the driver's environment).  `exported` is the folder with the states that
-    lanes begin with, if they do not begin with nothing; the run has taken `first_trigger`
-    triggers by then.  `clocks` infer the stables of inputs that have none; `notes` is the name
-    under which lanes leave a note of when these are due, for a source of ticks.
+    first, and `receives` are the schemas of the streams that it sends, by name.  `entries` are
+    the steps that take inputs, where it is not the first one alone.  `late` are the columns of
+    rows that were not taken, if inputs differ in theirs.  `final` asks for the events that
+    become final.  `plain`: rows are events, without a key, so those that repeat one are worth a
+    warning.  `warm`: workers may keep copies of states (decided by the driver's environment).
+    `exported` is the folder with the states that lanes begin with, if they do not begin with
+    nothing; the run has taken `first_trigger` triggers by then.  `clocks` infer the stables of
+    inputs that have none; `notes` is the name under which lanes leave a note of when these are
+    due, for a source of ticks.
     """
 
     run: str
@@ -71,6 +100,9 @@ class LaneSpec:
     stage: int = 0
     before: int | None = None
     after: NextStage | None = None
+    receives: tuple[tuple[str, ElementSchema], ...] = ()
+    entries: tuple[Entry, ...] = ()
+    late: ElementSchema | None = None
     warm: bool = field(default_factory=is_switched_on)
     exported: str | None = None
     first_trigger: int = 0
@@ -78,14 +110,26 @@ class LaneSpec:
     notes: str | None = None
 
     @property
-    def schema(self) -> ElementSchema:
-        """The columns of the elements that reach a lane."""
-        return self.order.schema
-
-    @property
     def source(self) -> str:
         """The id of the step whose output is the lane's."""
-        return next(one.id for one in reversed(self.pipeline) if not one.observes)
+        return source_of(self.pipeline)
+
+    def entry(self, name: str) -> Entry:
+        """The step that takes an input; a parcel that names none belongs to the first."""
+        if not self.entries:
+            return Entry(self.pipeline[0].id, self.order)
+        mine = [one for one in self.entries if one.names is None or name in one.names]
+        return (mine or list(self.entries))[0]
+
+    @property
+    def entry_steps(self) -> tuple[str, ...]:
+        """The steps that take inputs, in order."""
+        return tuple(one.step for one in self.entries) or (self.pipeline[0].id,)
+
+    def schema(self, name: str) -> ElementSchema:
+        """The columns of the elements of an input, or of a stream of the stage before."""
+        received: Mapping[str, ElementSchema] = dict(self.receives)
+        return received[name] if received else self.entry(name).order.schema
 
     @property
     def routing(self) -> Routing:
@@ -108,28 +152,50 @@ class LaneSpec:
 
     def new_lane(self) -> Lane:
         """A lane that has taken no step."""
-        lane = Lane({one.id: one.operator.empty() for one in self.pipeline})
+        states: dict[str, State] = {one.id: one.operator.empty() for one in self.pipeline}
         for founder in self.founders:
             entry = Attach(founder.name, founder.attachment, founder.guarantee)
-            lane.states[self.pipeline[0].id].step(Inputs(control=(entry,)))
-        return lane
+            states[self.entry(founder.name).step].step(Inputs(control=(entry,)))
+        return Lane(states)
 
 
 def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ...]:
     """Stages that follow one another in one query: the first, and pipelines with their lanes.
 
-    What asks for rows of the output (`final`) holds for the last stage.  One lane of it emits
-    the stable for all: an operator whose frontier depends on its data, and not on stables and
-    members alone, must be followed by a stage of one lane, or run in one.
+    Each pipeline takes the output of the one before.  What asks for rows of the output
+    (`final`) holds for the last stage.  One lane of it emits the stable for all: an operator
+    whose frontier depends on its data, and not on stables and members alone, must be followed
+    by a stage of one lane, or run in one.
     """
     require_ids((*first.pipeline, *(one for pipeline, _ in others for one in pipeline)))
     specs = [first]
     for pipeline, lanes in others:
-        before, operator = specs[-1], pipeline[0].operator
-        after = NextStage(lanes, Routing.of(operator))
-        specs[-1] = replace(before, after=after, final=False)
-        more = replace(first, lanes=lanes, pipeline=pipeline, order=Order(operator.schema))
-        number = len(specs)
-        more = replace(more, founders=(), clocks=(), notes=None)  # of the inputs alone
-        specs.append(replace(more, stage=number, before=before.lanes))
+        before, operator = specs.pop(), pipeline[0].operator
+        sending = Sending(before.source, before.source, Routing.of(operator))
+        received = ((sending.name, operator.schema),)
+        specs += follow(before, NextStage(lanes, (sending,)), pipeline, received)
     return tuple(specs)
+
+
+def follow(
+    before: LaneSpec,
+    after: NextStage,
+    pipeline: Pipeline,
+    receives: tuple[tuple[str, ElementSchema], ...],
+) -> tuple[LaneSpec, LaneSpec]:
+    """A stage that sends what another one receives, and that other one."""
+    sends = replace(before, after=after, final=False)
+    return sends, replace(
+        before,
+        lanes=after.lanes,
+        pipeline=pipeline,
+        order=Order(receives[0][1]),
+        receives=receives,
+        stage=before.stage + 1,
+        before=before.lanes,
+        # Of the inputs alone.
+        entries=(),
+        founders=(),
+        clocks=(),
+        notes=None,
+    )

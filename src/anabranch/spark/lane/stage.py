@@ -2,8 +2,9 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -17,15 +18,24 @@ from anabranch.spark.session.versions import require_release
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.spark.lane.native import Boundary
     from anabranch.spark.progress import LaneRecord
 
 log = logging.getLogger(__name__)
+
+NOTHING: "Natives" = MappingProxyType({})
 
 OBSERVED: Final = "anabranch-"
 """How the names of observed metrics begin: then the run, and a number of its own."""
 
 
-def in_lanes(parcels: "DataFrame", *stages: LaneSpec, observe: bool = True) -> "DataFrame":
+Natives = Mapping[int, "Boundary"]
+"""What Spark changes after a stage, by the number of the stage."""
+
+
+def in_lanes(
+    parcels: "DataFrame", *stages: LaneSpec, natives: Natives = NOTHING, observe: bool = True
+) -> "DataFrame":
     """What the lanes of the last stage make of a stream of parcels (rows of `LANE_ROWS`).
 
     `observe`: Spark notes the lanes' records, for `ab.progress`.
@@ -42,6 +52,8 @@ def in_lanes(parcels: "DataFrame", *stages: LaneSpec, observe: bool = True) -> "
             outputMode="append",
             timeMode="None",
         )
+        if spec.stage in natives:
+            rows = natives[spec.stage].apply(rows)
     return _observed(rows, stages[0].run, _lanes_of(stages)) if observe else rows
 
 
@@ -61,13 +73,17 @@ def _observed(rows: "DataFrame", run: str, lanes: Sequence[tuple[int, int]]) -> 
     return rows.observe(f"{OBSERVED}{run}-{uuid.uuid4().hex[:8]}", *notes)
 
 
-def in_lanes_once(parcels: "DataFrame", *stages: LaneSpec) -> "DataFrame":
+def in_lanes_once(
+    parcels: "DataFrame", *stages: LaneSpec, natives: Natives = NOTHING
+) -> "DataFrame":
     """The same for a batch DataFrame: every lane takes one trigger's steps, and ends."""
     require_release(parcels.sparkSession)
     rows = parcels
     for spec in stages:
         names = LANE_ROWS if spec.after is None else STAGE_ROWS
         rows = rows.groupBy("key").applyInArrow(_whole(spec), names)
+        if spec.stage in natives:
+            rows = natives[spec.stage].apply(rows)
     return rows
 
 

@@ -22,7 +22,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anabranch.batch.batch import NEVER_UNITS
 from anabranch.clocks.saved import write_state
 from anabranch.errors import StateError
 from anabranch.operators.contract import State
@@ -32,7 +31,7 @@ from anabranch.spark.lane.heartbeats import Clocks
 from anabranch.spark.lane.state_cache import WarmCopies, private_folder
 from anabranch.spark.pack.positions import Positions
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 HEADER: Final = "header"
 _CLOCK: Final = "clock/"
 
@@ -63,16 +62,16 @@ class Lane:
     """What a lane remembers: the state of each step of its pipeline, by id.
 
     `steps` were taken so far; `gone` are inputs that have left, with their last attachment;
-    `passed` is the frontier that the stage before has reached; `log` is the last entry of the
-    control log that was taken, `positions` how far Kafka's partitions were read; `clocks` infer
-    stables; `marks` are what was saved last of each state, and `kept` where each stored part
-    lies.
+    `passed` are the frontiers that the streams of the stage before have reached; `log` is the
+    last entry of the control log that was taken, `positions` how far Kafka's partitions were
+    read; `clocks` infer stables; `marks` are what was saved last of each state, `kept` where
+    each stored part lies.
     """
 
     states: dict[str, State]
     steps: int = 0
     gone: dict[str, int] = field(default_factory=dict)
-    passed: int = int(NEVER_UNITS)
+    passed: dict[str, int] = field(default_factory=dict)
     log: int = -1
     positions: Positions = field(default_factory=Positions)
     clocks: Clocks = field(default_factory=Clocks)

@@ -9,7 +9,7 @@ the same in all of them, and orders the output.  A change of membership is a ste
 some policies it changes the output, and moves its frontier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, Batch, Codes, Ints, concat
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Codes, Ints, concat
 from anabranch.errors import StateError, ViolationError
 from anabranch.operators.contract import (
     REASONS,
@@ -28,6 +28,7 @@ from anabranch.operators.contract import (
     ControlEntry,
     Detach,
     Inputs,
+    InputStatus,
     NewSettings,
     PassOver,
     State,
@@ -39,7 +40,7 @@ from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
 from anabranch.spark.lane.heartbeats import Behind, advance, explain_late, record_of
-from anabranch.spark.lane.receive import Received, Round, gathered, rounds, stable_at
+from anabranch.spark.lane.receive import Order, Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
 from anabranch.spark.lane.state import Lane
@@ -48,6 +49,7 @@ from anabranch.spark.pack.parcels import (
     CHANGE,
     CLOCK,
     COUNTING_LANE,
+    UNROUTED,
     Parcel,
     Refused,
     cut,
@@ -67,21 +69,26 @@ LEFT = "its replica was detached; it returns with a greater attachment number"
 
 @dataclass
 class _Trigger:
-    """One trigger of one lane; `output` is collected for the next stage if there is one."""
+    """One trigger of one lane; `output` is collected, by step, for the stage after it."""
 
     number: int
     lane: Lane
     spec: LaneSpec
     account: Account
     rows: list[LaneRow] = field(default_factory=list)
-    output: list[Batch] = field(default_factory=list)
+    output: dict[str, list[Batch]] = field(default_factory=dict)
     log: int = -1
     clock: ClockRecord | None = None
 
     @property
-    def first(self) -> State:
-        """The state of the operator that takes the inputs."""
-        return self.lane.states[self.spec.pipeline[0].id]
+    def entries(self) -> list[State]:
+        """The states of the operators that take inputs."""
+        return [self.lane.states[step] for step in self.spec.entry_steps]
+
+    @property
+    def attached(self) -> list[InputStatus]:
+        """The inputs that take part."""
+        return [status for state in self.entries for status in state.inputs]
 
     @property
     def last(self) -> State:
@@ -112,12 +119,22 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
         now.log = max((one.log for one in parcels if one.log < FOREVER_UNITS), default=-1)
         lane.log = max(lane.log, now.log)
     else:
-        batch, lane.passed = gathered(parcels, spec.before, lane.passed, spec.schema)
-        whole = _from_stage(parcels[0].input, batch)
-        _step(now, Inputs((Arrival(whole.input, batch),)), [whole])
-        lane.steps += 1
+        _take_stage(now, parcels, spec.before)
     sent = [] if spec.after is None else _sent(now, spec.after)
     return Made(now.rows, sent, _record(now))
+
+
+def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
+    """One step with all streams of the stage before."""
+    given: dict[str, Inputs] = {}
+    for name, schema in now.spec.receives:
+        mine = [one for one in parcels if one.input == name]
+        passed = now.lane.passed.get(name, int(NEVER_UNITS))
+        batch, now.lane.passed[name] = gathered(mine, lanes, passed, schema)
+        given[name] = Inputs((Arrival(name, batch),))
+        now.output.setdefault(name, []).append(_data(batch))
+    _step(now, given, {})
+    now.lane.steps += 1
 
 
 def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
@@ -141,14 +158,19 @@ def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
 def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     lane, spec = now.lane, now.spec
     _take_positions(now, parcels)
-    known = {status.name: status.attachment for status in now.first.inputs} | lane.gone
-    # The inputs of the first step are complete; a later one must declare it.
-    order = spec.order if lane.steps else replace(spec.order, newcomers=None)
+    known = {status.name: status.attachment for status in now.attached} | lane.gone
+    is_first = not lane.steps
+
+    def order_of(name: str) -> Order:
+        # The inputs of the first step are complete; a later one must declare it.
+        order = spec.entry(name).order
+        return replace(order, newcomers=None) if is_first else order
+
     for one in sorted((p for p in parcels if p.entry == CHANGE), key=lambda p: p.log):
         _control(now, NewSettings(one.settings or ""))
         lane.steps += 1
     others = [one for one in parcels if one.entry not in (CHANGE, BEAT, CLOCK)]
-    for each in rounds(others, order, known):
+    for each in rounds(others, order_of, known):
         _round(now, each)
     _beat(now, [one for one in parcels if one.entry in (BEAT, CLOCK)])
     refused: list[Refused] = []
@@ -165,19 +187,21 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
 def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
     """Let the clocks infer stables, behind all rows of the trigger."""
     lane, spec = now.lane, now.spec
-    pace = advance(lane.clocks, spec.clocks, parcels, now.first.inputs)
+    pace = advance(lane.clocks, spec.clocks, parcels, now.attached)
     if pace.beats and now.number == COUNTING_LANE:
         now.clock = record_of(lane.clocks, pace)
     for name in pace.awaited:
         _control(now, Await(name))
         lane.steps += 1
     if pace.stables:
-        attached = {one.name: one.attachment for one in now.first.inputs}
-        arrivals = tuple(
-            Arrival(name, stable_at(time, spec.schema), None, attached[name], inferred=True)
+        attached = {one.name: one.attachment for one in now.attached}
+        arrivals = [
+            Arrival(
+                name, stable_at(time, spec.schema(name)), None, attached[name], inferred=True
+            )
             for name, time in sorted(pace.stables.items())
-        )
-        _step(now, Inputs(arrivals), (), counted=False)
+        ]
+        _step(now, _by_entry(now, arrivals), {}, counted=False)
         lane.steps += 1
     for name in pace.passed:
         _control(now, PassOver(name))
@@ -195,7 +219,7 @@ def _round(now: _Trigger, one: Round) -> None:
         _control(now, PassOver(name))
         lane.steps += 1
     taken = [item for item in one.received if item.attachment > lane.gone.get(item.input, 0)]
-    arrivals = tuple(
+    arrivals = [
         Arrival(
             item.input,
             item.batch,
@@ -204,14 +228,17 @@ def _round(now: _Trigger, one: Round) -> None:
             inferred=now.spec.infers(item.input),
         )
         for item in taken
-    )
-    _step(now, Inputs(arrivals), taken)
+    ]
+    mine: dict[str, list[Received]] = {step: [] for step in now.spec.entry_steps}
+    for item in taken:
+        mine[now.spec.entry(item.input).step].append(item)
+    _step(now, _by_entry(now, arrivals), mine)
     left = [item for item in one.received if item not in taken]
     for item in [*left, *one.after]:
         _quarantine_left(now, item)
     lane.steps += 1
     for name, attachment in one.detached:
-        inputs = [one for one in now.first.inputs if one.name == name]
+        inputs = [one for one in now.attached if one.name == name]
         if any(one.attachment > attachment for one in inputs):
             continue  # it has returned before this entry was read
         if inputs:
@@ -221,42 +248,69 @@ def _round(now: _Trigger, one: Round) -> None:
         lane.steps += 1
 
 
+def _by_entry(now: _Trigger, arrivals: Sequence[Arrival]) -> dict[str, Inputs]:
+    """What each entry takes, if it is nothing."""
+    mine: dict[str, list[Arrival]] = {step: [] for step in now.spec.entry_steps}
+    for one in arrivals:
+        mine[now.spec.entry(one.input).step].append(one)
+    return {step: Inputs(tuple(some)) for step, some in mine.items()}
+
+
 def _control(now: _Trigger, entry: ControlEntry) -> None:
-    _step(now, Inputs(control=(entry,)), ())
+    concerned = (
+        now.spec.entry_steps
+        if isinstance(entry, NewSettings)
+        else (now.spec.entry(entry.input).step,)
+    )
+    _step(now, {step: Inputs(control=(entry,)) for step in concerned}, {})
 
 
 def _step(
-    now: _Trigger, inputs: Inputs, taken: Sequence[Received], *, counted: bool = True
+    now: _Trigger,
+    given: Mapping[str, Inputs],
+    taken: Mapping[str, Sequence[Received]],
+    *,
+    counted: bool = True,
 ) -> None:
     """One step of the whole pipeline, and what came of it.
 
     Elements that are not `counted` came from no source: they are in no bucket.
     """
-    spec, result = now.spec, None
-    for at, (one, made) in enumerate(run(spec.pipeline, now.lane.states, inputs)):
-        result = made if at or counted else replace(made, buckets=(), reasons=())
-        takes_inputs = at == 0 and spec.before is None
+    spec = now.spec
+    results: dict[str, StepResult] = {}
+    for one, inputs, made in run(spec.pipeline, now.lane.states, given):
+        takes_inputs = spec.before is None and one.id in given
+        result = made if counted or not takes_inputs else replace(made, buckets=(), reasons=())
+        results[one.id] = result
         if takes_inputs:
-            now.account.add(taken, result, now.first.inputs)
-        if at > 0:
-            taken = [_from_stage(spec.pipeline[at - 1].id, inputs.arrivals[0].batch)]
+            mine = taken.get(one.id, ())
+            now.account.add(mine, result, now.lane.states[one.id].inputs)
+        else:
+            mine = [_from_stage(arrival.input, arrival.batch) for arrival in inputs.arrivals]
         now.account.add_counts(result, takes_inputs=takes_inputs)
-        _quarantine(now, taken, result)
-        inputs = Inputs((Arrival(one.id, result.output),))
-    assert result is not None, "a pipeline has at least one step"
-    if one is not spec.pipeline[-1]:
-        return  # an operator had no output, so the ones behind it took no step
-    if result.rows is not None and result.rows.num_rows:
-        now.row(ROWS, origin=result.rows)
-    if spec.final:
-        assert result.final is not None, f"{one.id} does not report what becomes final"
-        now.account.output[FINAL] += len(result.final)
-        _elements(now, result.final, FINAL)
+        _quarantine(now, mine, result)
+        if result.rows is not None and result.rows.num_rows:
+            now.row(ROWS, origin=result.rows)
+    _emit(now, results)
+
+
+def _emit(now: _Trigger, results: Mapping[str, StepResult]) -> None:
+    """The output of the steps: for the next stage, or as rows."""
+    spec, reporter = now.spec, now.spec.pipeline[-1].id
     if spec.after is not None:
-        now.output.append(_data(result.output))
+        for step, result in results.items():
+            now.output.setdefault(step, []).append(_data(result.output))
         return
+    if spec.final and reporter in results:
+        final = results[reporter].final
+        assert final is not None, f"{reporter} does not report what becomes final"
+        now.account.output[FINAL] += len(final)
+        _elements(now, final, FINAL)
+    if spec.source not in results:
+        return
+    output = results[spec.source].output
     # One lane alone emits the stable: the frontier is the same in all of them.
-    output = result.output if now.number == COUNTING_LANE else _data(result.output)
+    output = output if now.number == COUNTING_LANE else _data(output)
     now.account.output[ELEMENTS] += len(output)
     _elements(now, output, ELEMENTS)
 
@@ -282,17 +336,21 @@ def _elements(now: _Trigger, output: Batch, channel: str) -> None:
 
 
 def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
-    """The elements of the trigger for each lane of the next stage, with the lane's frontier."""
-    base = Parcel(
-        lane=0,
-        input=now.spec.source,
-        part=now.number,
-        frontier=int(now.last.frontier),
-    )
-    output = [one for one in now.output if len(one)]
-    if not output:
-        return in_every_lane(base, after.lanes)
-    return pieces(base, concat(output), pa.table({}), after.lanes, after.routing)
+    """The elements of the trigger for each lane of the next stage, with the frontiers."""
+    made: list[Parcel] = []
+    for one in after.sends:
+        state = now.lane.states.get(one.of)
+        frontier = now.lane.passed[one.of] if state is None else int(state.frontier)
+        base = Parcel(lane=0, input=one.name, part=now.number, frontier=frontier)
+        lanes = after.lanes
+        if one.is_native:
+            base, lanes = replace(base, entry=UNROUTED), 1
+        output = [some for some in now.output.get(one.of, ()) if len(some)]
+        if output:
+            made += pieces(base, concat(output), pa.table({}), lanes, one.routing)
+        else:
+            made += in_every_lane(base, lanes)
+    return made
 
 
 def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) -> None:
@@ -309,7 +367,7 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
                     starts = item.batch.start[some]
                     texts = _late_texts(now, item.input, sources, starts, texts)
                 origin = _origin(item, some, texts)
-                now.row(channel, batch=item.batch.take(some), origin=origin)
+                now.row(channel, batch=_kept(now, item.batch.take(some)), origin=origin)
     for held in result.resolved:
         where = np.flatnonzero(held.buckets == Bucket.LATE)
         if len(where):
@@ -321,7 +379,21 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
                 texts = _late_texts(now, held.replica, [source] * len(where), starts, texts)
             nowhere: list[Any] = [None] * len(where)
             origin = _origins(texts, held.replica, nowhere, nowhere)
-            now.row(LATE, batch=held.batch.take(where), origin=origin)
+            now.row(LATE, batch=_kept(now, held.batch.take(where)), origin=origin)
+
+
+def _kept(now: _Trigger, batch: Batch) -> Batch:
+    """Rows that were not taken, with the columns that those of all inputs are kept with."""
+    schema = now.spec.late
+    if schema is None:
+        return batch
+    known = set(batch.payload.column_names)
+    columns = [
+        batch.payload.column(one.name) if one.name in known else pa.nulls(len(batch), one.type)
+        for one in schema.payload
+    ]
+    payload = pa.table(columns, schema=schema.payload)
+    return replace(batch, schema=schema, payload=payload, seq=None, hashes=None)
 
 
 def _by(now: _Trigger, name: str) -> tuple[str, ...]:
@@ -333,8 +405,9 @@ def _late_texts(
     now: _Trigger, name: str, sources: Sequence[str], starts: Ints, texts: Sequence[str]
 ) -> list[str]:
     """The reasons of late rows, with what the clock inferred of their sources."""
-    spec = now.spec
-    which = Behind(name, sources, starts.tolist(), int(now.first.frontier), spec.schema.time)
+    spec, entry = now.spec, now.spec.entry(name)
+    frontier, time = int(now.lane.states[entry.step].frontier), entry.order.schema.time
+    which = Behind(name, sources, starts.tolist(), frontier, time)
     more = explain_late(now.lane.clocks, spec.clocks, which)
     return [f"{text}; {why}" for text, why in zip(texts, more, strict=True)]
 
@@ -348,7 +421,7 @@ def _quarantine_left(now: _Trigger, item: Received) -> None:
     for first, end in cut(len(rows)):
         some = rows[first:end]
         origin = _origin(item, some, [LEFT] * len(some))
-        now.row(VIOLATIONS, batch=item.batch.take(some), origin=origin)
+        now.row(VIOLATIONS, batch=_kept(now, item.batch.take(some)), origin=origin)
 
 
 def _origin(item: Received, rows: Ints, reasons: Sequence[str]) -> pa.Table:
@@ -384,7 +457,9 @@ def _stop(item: Received, where: Ints, reasons: Codes) -> ViolationError:
 
 def _record(now: _Trigger) -> LaneRecord:
     states = [(one, now.lane.states[one.id]) for one in now.spec.pipeline]
-    attached = now.first.inputs if now.spec.before is None else ()
+    is_first = now.spec.before is None
+    attached = now.attached if is_first else ()
+    live = sum(one.live for one in now.entries) if is_first else states[0][1].live
     return LaneRecord(
         lane=now.number,
         stage=now.spec.stage,
@@ -401,7 +476,7 @@ def _record(now: _Trigger) -> LaneRecord:
             for one, state in states
         },
         frontier=shown(now.last.frontier),
-        live=now.first.live,
+        live=live,
         log=now.log,
         leader=leader(attached),
         violators=now.account.violators,

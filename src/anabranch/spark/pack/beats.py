@@ -112,12 +112,28 @@ def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:
 def _sources(how: Beating, replica: str, rows: pa.Table, count: int) -> Coded:
     if not how.by:
         return Coded((replica,), np.zeros(count, np.int64))
-    codes = pc.dictionary_encode(sources_of(rows, how.by)).combine_chunks()
+    codes = _codes(rows, how.by)
     names = codes.dictionary.to_pylist()
     order = sorted(range(len(names)), key=names.__getitem__)
     place: Ints = np.empty(len(names), np.int64)
     place[order] = np.arange(len(names))
     return Coded(tuple(names[at] for at in order), place[np.asarray(codes.indices)])
+
+
+def _codes(rows: pa.Table, by: Sequence[str]) -> pa.DictionaryArray:
+    """The source of each row as a number and the name that it stands for."""
+    column = rows.column(by[0])
+    if len(by) == 1 and pa.types.is_dictionary(column.type) and not column.null_count:
+        return column.combine_chunks()
+    return pc.dictionary_encode(sources_of(rows, by)).combine_chunks()
+
+
+def with_codes(rows: pa.Table) -> pa.Table:
+    """The rows with their sources as numbers: names are not copied and sent for each row."""
+    at = rows.schema.get_field_index(SOURCE)
+    if at < 0 or pa.types.is_dictionary(rows.column(at).type):
+        return rows
+    return rows.set_column(at, SOURCE, pc.dictionary_encode(rows.column(at)))
 
 
 def sources_of(rows: pa.Table, by: Sequence[str]) -> pa.ChunkedArray:

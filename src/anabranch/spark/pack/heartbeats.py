@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, to_units
@@ -23,12 +23,16 @@ from anabranch.spark.frames import quoted, with_columns
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
 
 if TYPE_CHECKING:
-    from anabranch.spark.pack.streams import Stream
+    from anabranch.spark.pack.row_stream import RowStream
 
 ADAPTIVE: Final = "adaptive"
 _WHERE: Final = "heartbeats"
 _GUARD: Final = "1 hour"
 _KAFKA_TIME: Final = "timestamp"
+
+
+Streamed = TypeVar("Streamed", bound="RowStream")
+"""A stream of rows, whatever else it can do."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def clock(
     return _clock(asked, TimeType.TIMESTAMP)
 
 
-def with_heartbeats(stream: "Stream", asked: Asked) -> "Stream":
+def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
     """The stream with a clock; a batch needs none, but its arrivals are no payload either."""
     _require_plain(stream, asked)
     made, guard = _guarded(asked, stream.schema.time, is_ntz=stream.is_ntz)
@@ -110,7 +114,7 @@ def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int 
     return made, guard
 
 
-def _require_plain(stream: "Stream", asked: Asked) -> None:
+def _require_plain(stream: "RowStream", asked: Asked) -> None:
     if not stream.is_plain:
         message = (
             f"{_WHERE}: these elements have stables of their own; heartbeats are for plain "
@@ -237,14 +241,14 @@ def _guard(asked: Asked, time: TimeType, *, is_ntz: bool) -> int | None:
     return None if is_ntz else _span(str(asked.guard), "guard")
 
 
-def _by(stream: "Stream", by: str | None) -> tuple[str, ...]:
+def _by(stream: "RowStream", by: str | None) -> tuple[str, ...]:
     """The columns that name a source; of Kafka each partition is one."""
     if by is not None:
         return (SOURCE,)
     return stream.order[:2] if stream.has_positions else ()
 
 
-def _with_columns(stream: "Stream", by: str | None, arrival: str | None) -> "Stream":
+def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Streamed:
     """The stream with a copy of its source, and with its arrival, which is no payload."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -14,7 +14,7 @@ as two binary values, or wait in a file of which the head has the address
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -57,6 +57,8 @@ NOTE: Final = "note"
 CHANGE: Final = "change"
 BEAT: Final = "beat"
 """Lines of a clock, which no step of an operator takes."""
+UNROUTED: Final = "unrouted"
+"""Elements that Spark changes before they are routed."""
 CLOCK: Final = "clock"
 """Clocks are to be read, also without rows; or a replica is paused or blocked."""
 
@@ -193,8 +195,13 @@ def _crossing(one: Parcel, spill: Spill | None) -> dict[str, Any]:
     return {"head": json.dumps(head), **row}
 
 
-def from_row(row: Mapping[str, Any], schema: ElementSchema, fetch: Fetch | None) -> Parcel:
-    """A parcel that crossed Spark; its payload is a view of what came."""
+def from_row(
+    row: Mapping[str, Any], schema: Callable[[str], ElementSchema], fetch: Fetch | None
+) -> Parcel:
+    """A parcel that crossed Spark; its payload is a view of what came.
+
+    `schema` has the columns of an input.
+    """
     head = json.loads(row["head"])
     address, facts = head.pop(ADDRESS, None), head.pop(_FACTS, None)
     parcel, places = row["parcel"], row["places"]
@@ -206,7 +213,7 @@ def from_row(row: Mapping[str, Any], schema: ElementSchema, fetch: Fetch | None)
     return Parcel(
         **head,
         facts=None if facts is None else _facts(**facts),
-        batch=None if parcel is None else unpack(parcel, schema),
+        batch=None if parcel is None else unpack(parcel, schema(head["input"])),
         places=None if is_beat else table,
         lines=table if is_beat else None,
     )

@@ -26,7 +26,7 @@ from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally
+from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally, with_codes
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     NOTE,
@@ -39,8 +39,8 @@ from anabranch.spark.pack.parcels import (
 )
 from anabranch.spark.pack.positions import Places, Span, without_consumed
 from anabranch.spark.pack.prefetch import prefetch
+from anabranch.spark.pack.row_stream import RowStream
 from anabranch.spark.pack.spill import Depot, spilling
-from anabranch.spark.pack.streams import Stream
 from anabranch.spark.session.host import slots
 from anabranch.spark.worker_gc import settle
 
@@ -94,7 +94,7 @@ class RowsSpec:
 
 
 def packed(
-    stream: Stream,
+    stream: RowStream,
     lanes: int,
     routing: Routing,
     *,
@@ -125,7 +125,7 @@ def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
     return df.union(other) if df.columns == other.columns else df.unionByName(other)
 
 
-def _timed(df: "DataFrame", stream: Stream) -> "DataFrame":
+def _timed(df: "DataFrame", stream: RowStream) -> "DataFrame":
     """The rows with the time of their trigger, if a clock needs it.
 
     Spark takes it once for a trigger, after all sources were polled, and records it.
@@ -223,7 +223,7 @@ def pack_table(
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     require_none(refused, strict=spec.strict)
-    places = table.select([*spec.order, *_beat_columns(table)])
+    places = with_codes(table.select([*spec.order, *_beat_columns(table)]))
     if len(decoded.refused):
         places = take(places, decoded.rows)
     parcels: list[Parcel] = []

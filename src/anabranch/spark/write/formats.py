@@ -1,7 +1,8 @@
 """The forms that a lane's rows take: in the folders of an output, and in views.
 
     elements   the merged stream: sort by `seq` to get a valid physical stream
-    changes    `_change_type`: insert, delete, update_preimage, update_postimage; no stables
+    changes    `_change_type`: insert, delete, update_preimage, update_postimage, and
+               `_commit_version`, the number of the step; no stables
     final      events that nothing can change any more, each once
     apart      rows that were not merged: where from and why, then the element
     late       the same, with `bucket` (late, violation) in front
@@ -18,8 +19,10 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch
+from anabranch.batch.batch import ADJUST, INSERT, STABLE, Batch, Ints
+from anabranch.batch.buffers import take
 from anabranch.batch.codec import encode
+from anabranch.batch.hashing import hash_rows
 from anabranch.batch.schema import (
     END,
     KIND,
@@ -32,9 +35,12 @@ from anabranch.batch.schema import (
 from anabranch.sources.channels import LATE
 from anabranch.spark.lane.rows import ORIGIN, LaneRow, read_rows
 
-ROWS_PER_STEP: Final = 2**32
+STEP_BITS: Final = 32
+ROWS_PER_STEP: Final = 2**STEP_BITS
 
 CHANGE: Final = "_change_type"
+VERSION: Final = "_commit_version"
+"""The number of the step that made a change: the same if a trigger is repeated."""
 BUCKET: Final = "bucket"
 _WORDS: Final = ("insert", "delete", "update_preimage", "update_postimage")
 _INSERT, _DELETE, _PREIMAGE, _POSTIMAGE = range(len(_WORDS))
@@ -108,24 +114,29 @@ class ElementsForm:
 
 @dataclass(frozen=True)
 class ChangesForm:
-    """The merged stream as change rows."""
+    """The merged stream as change rows; with `key` a changed value is an update pair."""
 
     schema: ElementSchema
     lanes: int
+    key: tuple[str, ...] = ()
 
     @property
     def columns(self) -> pa.Schema:
         """The columns of a change row."""
         elements = output_schema(self.schema).arrow
         times = [elements.field(START), elements.field(END), *self.schema.payload]
-        return pa.schema([(CHANGE, pa.string()), *times, elements.field(SEQ)])
+        own = [(CHANGE, pa.string()), (VERSION, pa.int64())]
+        return pa.schema([*own, *times, elements.field(SEQ)])
 
     def __call__(self, row: LaneRow) -> pa.Table:
         """The change rows of a lane's row."""
-        return changes_of(ElementsForm(self.schema, self.lanes)(row), self.columns)
+        elements = ElementsForm(self.schema, self.lanes)(row)
+        steps = np.full(elements.num_rows, row.step, np.int64)
+        versioned = elements.append_column(VERSION, pa.array(steps))
+        return changes_of(versioned, self.columns, self.key)
 
 
-def changes_of(elements: pa.Table, columns: pa.Schema) -> pa.Table:
+def changes_of(elements: pa.Table, columns: pa.Schema, key: tuple[str, ...] = ()) -> pa.Table:
     """Change rows of elements: an adjust is an old row and a new one, a removal the old one."""
     import pyarrow.compute as pc
 
@@ -145,10 +156,32 @@ def changes_of(elements: pa.Table, columns: pa.Schema) -> pa.Table:
     row, word, old = row[order], word[order], old[order]
     taken = elements.take(pa.array(row))
     end = pc.if_else(pa.array(old), taken[OLD_END], taken[END])
+    if key:
+        _pair(word, taken.select([START, *key]))
     words = pa.array(np.array(_WORDS, dtype=object)[word], pa.string())
     fixed = {CHANGE: words, END: end}
     arrays = [fixed[name] if name in fixed else taken[name] for name in columns.names]
     return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _pair(word: Ints, named: pa.Table) -> None:
+    """Turn a delete and an insert of one key and start into the two rows of an update."""
+    rows = np.flatnonzero((word == _INSERT) | (word == _DELETE))
+    if not len(rows):
+        return
+    hashes = hash_rows(take(named, rows), len(rows))
+    _, group = np.unique(hashes, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    count = np.zeros((int(group.max()) + 1, 2), np.int64)
+    np.add.at(count, (group, word[rows]), 1)
+    pairs = count.min(axis=1)
+    for before, after in ((_DELETE, _PREIMAGE), (_INSERT, _POSTIMAGE)):
+        own = rows[word[rows] == before]
+        mine = group[word[rows] == before]
+        order = np.argsort(mine, kind="stable")
+        first = np.searchsorted(mine[order], mine[order])
+        is_paired = np.arange(len(order)) - first < pairs[mine[order]]
+        word[own[order[is_paired]]] = after
 
 
 @dataclass(frozen=True)

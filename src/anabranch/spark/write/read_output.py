@@ -8,13 +8,14 @@ of one that was killed.
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.batch.schema import END, OLD_END, RESERVED, START
+from anabranch.batch.schema import END, OLD_END, RESERVED, SEQ, START
 from anabranch.errors import FileError, UsageError
 from anabranch.sinks.published import committed_files
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
 from anabranch.sources.files import changed_columns
 from anabranch.spark.frames import quoted
 from anabranch.spark.lane.stage import escaped
+from anabranch.spark.write.formats import STEP_BITS
 from anabranch.spark.write.records import record_files
 
 if TYPE_CHECKING:
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
 
 
 _EVENTS: Final = "__events"
+_VERSION: Final = "__version"
+_CAME: Final = "__came"
 
 CURRENT: Final = "current"
 """The events that are on the output now."""
 
-_READABLE: Final = (ELEMENTS, CURRENT, LATE, VIOLATIONS, PROGRESS)
+HISTORY: Final = "history"
+"""Every version of every event, and the steps in which it was on the output."""
+
+_READABLE: Final = (ELEMENTS, CURRENT, HISTORY, LATE, VIOLATIONS, PROGRESS)
 
 
 def read_output(
@@ -37,13 +43,15 @@ def read_output(
     A column that the run added is null in older rows, one that it dropped is left out.
 
     Sort elements by `seq` to get a valid physical stream.  `current` has what the elements add
-    up to: a row for each event, with `start`, `end` and payload.
+    up to: a row for each event, with `start`, `end` and payload.  `history` has also what was
+    corrected: `_from_version` is the step that wrote a version, `_to_version` the one that
+    replaced or removed it, null for what is current.
     """
     if what not in _READABLE:
         *most, last = map(repr, _READABLE)
         message = f"read_output: what={what!r}; an output has {', '.join(most)} and {last}"
         raise UsageError(message)
-    folder = Path(path) / (ELEMENTS if what == CURRENT else what)
+    folder = Path(path) / (ELEMENTS if what in (CURRENT, HISTORY) else what)
     files = record_files(folder).values() if what == PROGRESS else committed_files(folder)
     done = [escaped(str(file)) for file in files]
     if not done:
@@ -56,7 +64,36 @@ def read_output(
     # Looking into every file costs time: only where columns came and went.
     merges = what != PROGRESS and bool(added or dropped)
     rows = spark.read.option("mergeSchema", merges).parquet(*done).drop(*sorted(dropped))
+    if what == HISTORY:
+        return history(rows)
     return current(rows) if what == CURRENT else rows
+
+
+def history(elements: "DataFrame") -> "DataFrame":
+    """Every version of every event: from the step that wrote it to the one that replaced it.
+
+    Of equal versions the first that was written is the first to go.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    payload = [quoted(name) for name in elements.columns if name not in RESERVED]
+    data = elements.where("kind <> 'stable'")
+    version = F.shiftright(SEQ, STEP_BITS).alias(_VERSION)
+    came = data.where("end is null or end <> start").select(
+        START, END, *payload, SEQ, version, F.lit(1).alias(_CAME)
+    )
+    went = data.where("kind = 'adjust'").select(
+        START, F.col(OLD_END).alias(END), *payload, SEQ, version, F.lit(0).alias(_CAME)
+    )
+    same = [START, END, *payload]
+    number = F.row_number().over(Window.partitionBy(*same, _CAME).orderBy(SEQ))
+    numbered = came.unionAll(went).withColumn(_EVENTS, number)
+    versions = numbered.groupBy(*same, _EVENTS).agg(
+        F.max(F.when(F.col(_CAME) == 1, F.col(_VERSION))).alias("_from_version"),
+        F.max(F.when(F.col(_CAME) == 0, F.col(_VERSION))).alias("_to_version"),
+    )
+    return versions.drop(_EVENTS)
 
 
 def current(elements: "DataFrame") -> "DataFrame":

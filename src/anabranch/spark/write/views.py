@@ -50,25 +50,36 @@ class View:
 
 @dataclass(frozen=True)
 class Views:
-    """The columns of every view; `is_ntz`: times come out without a zone, as they came."""
+    """The columns of every view; `is_ntz`: times come out without a zone, as they came.
+
+    `apart_schema` are the columns of rows that were not taken, if they are not the output's.
+    `key` identifies rows of changes: one whose value changes is an update pair.
+    """
 
     schema: ElementSchema
     lanes: int
     is_ntz: bool = False
+    apart_schema: ElementSchema | None = None
+    key: tuple[str, ...] = ()
 
     def view(self, name: str) -> View:
         """A view by its name."""
         if name == ELEMENTS:
             return self._made((ELEMENTS,), ElementsForm(self.schema, self.lanes))
         if name == CHANGES:
-            return self._made((ELEMENTS,), ChangesForm(self.schema, self.lanes))
+            return self._made((ELEMENTS,), ChangesForm(self.schema, self.lanes, self.key))
         if name == FINAL:
             return self._made((FINAL,), FinalForm(self.schema))
-        return self._made((LATE, VIOLATIONS), LateForm(self.schema))
+        schema = self.apart_schema or self.schema
+        return self._made((LATE, VIOLATIONS), LateForm(schema), schema)
 
     def apart(self, channel: str) -> View:
         """Late rows alone, or violations alone, as an output folder has them."""
-        return self._made((channel,), ApartForm(self.schema))
+        schema = self.apart_schema or self.schema
+        return self._made((channel,), ApartForm(schema), schema)
 
-    def _made(self, channels: tuple[str, ...], form: Form) -> View:
-        return View(channels, NaiveForm(form) if self.is_ntz else form, self.schema)
+    def _made(
+        self, channels: tuple[str, ...], form: Form, schema: ElementSchema | None = None
+    ) -> View:
+        made = NaiveForm(form) if self.is_ntz else form
+        return View(channels, made, schema or self.schema)
