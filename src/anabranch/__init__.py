@@ -3,10 +3,12 @@
 The names of this package are those for daily work, `import anabranch as ab`:
 
     input      session, events, elements, inbox, clock
-    queries    merge, union, windows_run
+    queries    merge, union, windows_run; methods of streams and merges (`Query`)
+    aggregates count, sum, avg, min, max, count_distinct, stddev, collect, quantile,
+               user_defined
     results    read_output, check
     operation  progress, listener, upgrade
-    types      Stream, Inbox, Merged, RunningQuery, Totals, Policy
+    types      Stream, Inbox, Merged, Query, RunningQuery, Totals, Policy
     errors     AnabranchError; the others are in `ab.errors`
 
 Submodules: `ab.model` (elements, histories, the text notation), `ab.windows` (window semantics
@@ -20,7 +22,8 @@ Layers, inner to outer; imports point inwards:
     windows    the results of a window query on other engines (SECRET), in plain Python
     batch      elements as Arrow and NumPy columns
     clocks     heartbeats and stables for sources that send plain rows
-    operators  merge, union, normalise, cleanse, finalize
+    operators  merge, union, join, aggregate, windows and others
+    plan       a query as data, cut into stages
     sources    files, inboxes, DataFrames to elements
     spark      the runtime on Structured Streaming
     cli, testing   commands, and tools for tests
@@ -36,15 +39,28 @@ if _TYPE_CHECKING:
     from anabranch.checker.compare import check
     from anabranch.errors import AnabranchError
     from anabranch.operators.merge.policy import Policy
+    from anabranch.plan.aggregates import (
+        avg,
+        collect,
+        count,
+        count_distinct,
+        max,
+        min,
+        quantile,
+        stddev,
+        sum,
+        user_defined,
+    )
     from anabranch.sources.inbox import Inbox, inbox
     from anabranch.spark.pack.heartbeats import clock
-    from anabranch.spark.pack.streams import Stream, elements, events
     from anabranch.spark.progress import Totals
     from anabranch.spark.query.kafka import starting_offsets
     from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import merge, union
     from anabranch.spark.query.merged import Merged
+    from anabranch.spark.query.query import Query
     from anabranch.spark.query.running import RunningQuery
+    from anabranch.spark.query.streams import Stream, elements, events
     from anabranch.spark.query.upgrade import upgrade
     from anabranch.spark.session.start import session
     from anabranch.spark.windows import run as windows_run
@@ -57,26 +73,37 @@ __all__ = [
     "Inbox",
     "Merged",
     "Policy",
+    "Query",
     "RunningQuery",
     "Stream",
     "Totals",
+    "avg",
     "check",
     "clock",
     "clocks",
+    "collect",
+    "count",
+    "count_distinct",
     "elements",
     "errors",
     "events",
     "inbox",
     "listener",
+    "max",
     "merge",
+    "min",
     "model",
     "progress",
+    "quantile",
     "read_output",
     "session",
     "starting_offsets",
+    "stddev",
+    "sum",
     "testing",
     "union",
     "upgrade",
+    "user_defined",
     "windows",
     "windows_run",
 ]
@@ -86,26 +113,37 @@ _HOMES = {
     "Inbox": "anabranch.sources.inbox:Inbox",
     "Merged": "anabranch.spark.query.merged:Merged",
     "Policy": "anabranch.operators.merge.policy:Policy",
+    "Query": "anabranch.spark.query.query:Query",
     "RunningQuery": "anabranch.spark.query.running:RunningQuery",
-    "Stream": "anabranch.spark.pack.streams:Stream",
+    "Stream": "anabranch.spark.query.streams:Stream",
     "Totals": "anabranch.spark.progress:Totals",
+    "avg": "anabranch.plan.aggregates:avg",
     "check": "anabranch.checker.compare:check",
     "clock": "anabranch.spark.pack.heartbeats:clock",
     "clocks": "anabranch.clocks",
-    "elements": "anabranch.spark.pack.streams:elements",
+    "collect": "anabranch.plan.aggregates:collect",
+    "count": "anabranch.plan.aggregates:count",
+    "count_distinct": "anabranch.plan.aggregates:count_distinct",
+    "elements": "anabranch.spark.query.streams:elements",
     "errors": "anabranch.errors",
-    "events": "anabranch.spark.pack.streams:events",
+    "events": "anabranch.spark.query.streams:events",
     "inbox": "anabranch.sources.inbox:inbox",
     "listener": "anabranch.spark.query.listen:listener",
+    "max": "anabranch.plan.aggregates:max",
     "merge": "anabranch.spark.query.merge:merge",
+    "min": "anabranch.plan.aggregates:min",
     "model": "anabranch.model",
     "progress": "anabranch.spark.query.listen:progress",
+    "quantile": "anabranch.plan.aggregates:quantile",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
     "starting_offsets": "anabranch.spark.query.kafka:starting_offsets",
+    "stddev": "anabranch.plan.aggregates:stddev",
+    "sum": "anabranch.plan.aggregates:sum",
     "testing": "anabranch.testing",
     "union": "anabranch.spark.query.merge:union",
     "upgrade": "anabranch.spark.query.upgrade:upgrade",
+    "user_defined": "anabranch.plan.aggregates:user_defined",
     "windows": "anabranch.windows",
     "windows_run": "anabranch.spark.windows:run",
 }

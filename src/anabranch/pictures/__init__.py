@@ -7,6 +7,7 @@
     text       the timeline in a terminal, as wide as that is
     flow       copies, a merge and its output as one picture
     diagram    boxes with arrows: how the parts of a run connect
+    query      the steps of a query by stage
     lifetimes  lifetimes of events over one axis, with stables and frontiers
 
 The same input gives the same bytes, as long as the libraries stay the same.
@@ -20,8 +21,17 @@ True
 
 from anabranch.pictures.flow import draw_flow
 from anabranch.pictures.png import draw_png
+from anabranch.pictures.query import draw_query
 from anabranch.pictures.svg import draw_svg
 from anabranch.pictures.text import draw_text
 from anabranch.pictures.timeline import Timeline, timeline
 
-__all__ = ["Timeline", "draw_flow", "draw_png", "draw_svg", "draw_text", "timeline"]
+__all__ = [
+    "Timeline",
+    "draw_flow",
+    "draw_png",
+    "draw_query",
+    "draw_svg",
+    "draw_text",
+    "timeline",
+]

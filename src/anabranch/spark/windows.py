@@ -180,7 +180,7 @@ def _pack(spec: LaneSpec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     for part, table in enumerate(_gathered(tables)):
         base = Parcel(lane=0, input="rows", attachment=1, file=partition, part=part)
-        batch, places = _elements(table, spec.schema), pa.table({})
+        batch, places = _elements(table, spec.order.schema), pa.table({})
         made = pieces(base, batch, places, spec.lanes, spec.routing)
         # A lane without rows has nothing to do: no stable goes through every group.
         yield to_rows(

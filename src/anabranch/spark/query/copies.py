@@ -31,7 +31,6 @@ from anabranch.spark.pack.heartbeats import Heartbeat
 from anabranch.spark.pack.parcels import PARCELS
 from anabranch.spark.pack.rows import NOTHING, Resumed, packed
 from anabranch.spark.pack.spill import Depot
-from anabranch.spark.pack.streams import FROM_START, Stream
 from anabranch.spark.query.clocked import (
     EVERY_REPLICA,
     Ticking,
@@ -41,6 +40,7 @@ from anabranch.spark.query.clocked import (
     lane_clocks,
     ticking,
 )
+from anabranch.spark.query.streams import FROM_START, Stream
 from anabranch.spark.query.unread import Readers
 from anabranch.spark.session.host import slots
 

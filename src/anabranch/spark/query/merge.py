@@ -18,18 +18,22 @@ from anabranch.errors import UsageError
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.union import UnionOperator
+from anabranch.plan.node import Source
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.frames import require_frame
-from anabranch.spark.pack.streams import Stream, elements
 from anabranch.spark.query.asked import Asked, case_named
 from anabranch.spark.query.copies import agree
-from anabranch.spark.query.merged import Hosted, Merged, warn_endless
+from anabranch.spark.query.merged import UNION_OF_INSERTS, Hosted, Merged, warn_endless
 from anabranch.spark.query.run_record import new_id
+from anabranch.spark.query.streams import Stream, elements
 from anabranch.spark.session.host import cores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
+UNNAMED: Final = "source"
+"""The id of a stream without a name in a query."""
 
 UNION: Final = Hosted(UnionOperator, "union: all events of all inputs")
 
@@ -132,6 +136,17 @@ def union(
     return replace(built, hosted=UNION)
 
 
+def alone(stream: Stream) -> Source:
+    """One stream as the source of a query: its elements are validated where they enter."""
+    built = build([stream], Asked(usual_lanes=cores()))
+    only_inserts = stream.is_plain and stream.key is None
+    hosted = UNION_OF_INSERTS if only_inserts else UNION
+    made = replace(built, hosted=hosted).source(stream.name or UNNAMED)
+    if stream.name is not None or stream.schema.has_replica:
+        return made
+    return replace(made, renamed=lambda name: alone(replace(stream, name=name)))
+
+
 def build(
     inputs: Sequence[Stream | Inbox],
     asked: Asked,
@@ -157,6 +172,13 @@ def _streams(
 ) -> list[Stream | Inbox]:
     made: list[Stream | Inbox] = []
     for at, one in enumerate(inputs):
+        if isinstance(one, Stream) and one.replaced_by:
+            message = (
+                f"{where}: input {at} is a stream with replaced_by, whose ends a step of a "
+                "query finds; only queries read it: stream.where(...), .join(...), "
+                ".group_by(...). For a merge give end= or lifetime="
+            )
+            raise UsageError(message)
         if isinstance(one, Stream | Inbox):
             made.append(one)
             continue

@@ -3,8 +3,11 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -17,15 +20,19 @@ from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.route import Routing
+from anabranch.operators.union import UnionOperator
+from anabranch.plan.node import Node, Source
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE, PROGRESS
 from anabranch.spark.duplicates import DuplicateWarner, explain_duplicates
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec, staged
-from anabranch.spark.lane.stage import in_lanes, in_lanes_once
+from anabranch.spark.lane.stage import Natives, in_lanes, in_lanes_once
+from anabranch.spark.pack.spill import Depot
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import Copies
+from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run
 from anabranch.spark.query.shares import WARN_SHARE
@@ -49,11 +56,15 @@ class Hosted:
     meaning: str
 
 
+UNION_OF_INSERTS: Final = Hosted(
+    partial(UnionOperator, insert_only=True), "one stream of plain rows"
+)
+"""Plain rows: nothing but the frontier is remembered."""
 _ROUTES: Final = {Route.START: "start", Route.KEY: "key"}
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
+class Merged(Fluent):
     """A validated merge or union that does not run yet; the result of `ab.merge`.
 
     Its views (`elements`, `changes`, `final`, `late`) are DataFrames; `start` runs one query
@@ -74,6 +85,26 @@ class Merged:
     """The operator that the lanes run if it is not a merge of copies."""
     is_aligned: bool = False
     """Whether events are released in the order of their starts."""
+
+    @cached_property
+    def _node(self) -> Node:
+        if self.is_aligned:
+            message = "ab.merge: align() is the last step; add other steps before it"
+            raise UsageError(message)
+        return self.source(self._inner.name)
+
+    def source(self, name: str) -> Source:
+        """The merge as the source of a query, called `name` there."""
+        routing = Routing.of(self.operator)
+        return Source(
+            name,
+            self,
+            replace(self.schema, has_seq=False, has_replica=False),
+            routing,
+            self.label,
+            may_follow=routing.by is Route.IDENTITY,
+            final_at_start=self.copies.ends_are_known,
+        )
 
     def align(self) -> "Merged":
         """The same with its events in the order of their starts.
@@ -150,6 +181,26 @@ class Merged:
         return self.copies.schema
 
     @property
+    def payload(self) -> pa.Schema:
+        """The payload columns of the inputs, as a run records them."""
+        return self.schema.payload
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The same in words."""
+        return tuple(f"{field.name}: {field.type}" for field in self.payload)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What a run records of the steps behind the merge: there are none."""
+        return ()
+
+    def natives(self, depot: Depot | None) -> Natives:
+        """What Spark changes between the stages: nothing."""
+        del depot
+        return {}
+
+    @property
     def views(self) -> Views:
         """How the lanes' rows become DataFrames."""
         lanes = 1 if self.is_aligned else self.lanes
@@ -198,9 +249,17 @@ class Merged:
         """The chosen case and why, lanes, order, what is remembered."""
         route = self.operator.route
         by_start, by = route is Route.START, _ROUTES.get(route, "start and payload")
+        lanes = f"lanes: {self.lanes}, by {by}; changed later by `anabranch upgrade`"
+        lines = [lanes, *self.as_source.splitlines()]
+        if by_start and self.lanes > 1 and not self.is_aligned:
+            lines.append("the output is in the order of starts only with lanes=1")
+        return "\n".join(lines)
+
+    @property
+    def as_source(self) -> str:
+        """The same without its lanes: as the source of a query it has those of the query."""
         lines = [
             self.hosted.meaning if self.hosted else explain_choice(self.choice),
-            f"lanes: {self.lanes}, by {by}; changed later by `anabranch upgrade`",
             f"order within a replica: {self.copies.ordered_by}",
             f"policy: {self.policy}",
         ]
@@ -214,8 +273,6 @@ class Merged:
         if self.is_aligned:
             lines.append("align: events in order of start, held until a stable passes them")
         lines += explain_duplicates(self.copies.key, plain=self.copies.are_plain)
-        if by_start and self.lanes > 1 and not self.is_aligned:
-            lines.append("the output is in the order of starts only with lanes=1")
         return "\n".join([*lines, *self.copies.explain_progress()])
 
     def explain(self) -> None:
@@ -230,7 +287,7 @@ class Merged:
         if self.copies.is_streaming:
             message = "ab.merge: totals() is for batches; of streams it is start(...).totals"
             raise UsageError(message)
-        rows = in_lanes_once(self.parcels(self._entries()), *self.stages())
+        rows = in_lanes_once(self.parcels(self.batch_entries()), *self.stages())
         found = rows.where(f"channel = '{PROGRESS}'").select("record").collect()
         totals = Totals()
         totals.add([LaneRecord.from_json(row.record) for row in found], 0)
@@ -353,7 +410,7 @@ class Merged:
     def _view(self, view: str) -> "DataFrame":
         made, final = self.views.view(view), view == FINAL
         if not self.copies.is_streaming:
-            rows = self.parcels(self._entries())
+            rows = self.parcels(self.batch_entries())
             return made.of(in_lanes_once(rows, *self.stages(final=final)))
         if self.copies.inboxes:
             message = (
@@ -368,7 +425,7 @@ class Merged:
         stages = self.stages(final=final, notes=time.notes)
         return made.of(in_lanes(self.parcels(ticks=time.ticks), *stages), keeper)
 
-    def _entries(self) -> "DataFrame | None":
+    def batch_entries(self) -> "DataFrame | None":
         """All files that are in the inboxes now, as entries of a temporary control log."""
         if not self.copies.inboxes:
             return None

@@ -45,7 +45,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from anabranch.spark.query.merged import Merged
+    from anabranch.spark.query.planned import Planned
     from anabranch.spark.query.running import OnTrigger, RunningQuery
+
+Plan: TypeAlias = "Merged | Planned"
+"""What can be started: a merge or union, or a query over some."""
 
 Given: TypeAlias = "str | Path | Callable[[DataFrame, int], None] | Sink"
 """What a user names as a sink: a folder (a path or URI), a function, or a sink of their own."""
@@ -82,7 +86,7 @@ class Prepared:
     named, `folder` the same as a local path.
     """
 
-    merged: "Merged"
+    merged: "Plan"
     run: runs.Run
     is_new: bool
     checkpoint: str
@@ -165,7 +169,7 @@ class Prepared:
             direct=writer.direct(),
             depot=writer.depot,
         )
-        return in_lanes(parcels, *stages)
+        return in_lanes(parcels, *stages, natives=merged.natives(writer.depot))
 
     def start(
         self,
@@ -287,7 +291,7 @@ class Prepared:
 
 
 def prepare(
-    merged: "Merged",
+    merged: "Plan",
     checkpoint: str,
     given: Mapping[str, "Given | None"],
     *,
@@ -346,8 +350,8 @@ def _log(folder: Path, run: runs.Run) -> ControlLog:
     return ControlLog(runs.home(folder, run) / FOLDER)
 
 
-def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.Run:
-    payload, copies = merged.schema.payload, merged.copies
+def _run(merged: "Plan", found: runs.Run | None, *, has_output: bool) -> runs.Run:
+    payload, copies = merged.payload, merged.copies
     plain = [one.plain for one in copies.inboxes]
     is_named = copies.stream is not None and sources.are_named(copies.stream)
     return runs.Run(
@@ -355,7 +359,8 @@ def _run(merged: "Merged", found: runs.Run | None, *, has_output: bool) -> runs.
         lanes=merged.lanes,
         case=merged.label,
         time="timestamp_ntz" if copies.is_ntz else merged.schema.time.value,
-        columns=tuple(f"{field.name}: {field.type}" for field in payload),
+        columns=merged.columns,
+        steps=merged.steps,
         founders=found.founders if found else copies.founders,
         inboxes=tuple(str(one.path) for one in copies.inboxes),
         starts=tuple(one.start if one else "" for one in plain),
@@ -403,7 +408,10 @@ def _sink(given: "Given", folders: Folders, name: str) -> Sink:
 
 
 def _outlets(
-    merged: "Merged", folders: Folders, sinks: Mapping[str, "Given"], output: Path | None
+    merged: "Plan",
+    folders: Folders,
+    sinks: Mapping[str, "Given"],
+    output: Path | None,
 ) -> tuple[Outlet, ...]:
     """What was named, then the output: the stream, late rows and violations apart."""
     made = [
@@ -451,7 +459,7 @@ def _require_complete(sink: FolderSink, committed: int) -> None:
 
 
 def _require_local(
-    merged: "Merged", checkpoint: str, folder: Path | None, output: Path | None
+    merged: "Plan", checkpoint: str, folder: Path | None, output: Path | None
 ) -> None:
     if output is not None and local(str(output)) is None:
         message = (
@@ -469,7 +477,7 @@ def _require_local(
         raise UsageError(message)
 
 
-def _require_apart(merged: "Merged", folder: Path | None, output: Path | None) -> None:
+def _require_apart(merged: "Plan", folder: Path | None, output: Path | None) -> None:
     """No two of inbox, output and checkpoint may lie in one another."""
     places = [("inbox", one.path) for one in merged.copies.inboxes]
     places += [("output", output)] if output is not None else []

@@ -34,7 +34,7 @@ from anabranch.spark.query.lock import FILE as LOCK
 from anabranch.spark.write.records import record_file
 
 FILE: Final = "_run.json"
-FORMAT: Final = 6
+FORMAT: Final = 7
 
 FIXED: Final = {
     "starts": "the column of --time (start= of ab.inbox) stays the same; ",
@@ -48,6 +48,7 @@ FIXED: Final = {
     "change them, a type stays as it is; ",
     "inboxes": "",
     "key": "",
+    "steps": "steps, keys and types of a running query are part of its state; ",
     "align": "what align() (--align) holds back is part of the state; ",
     "lifetimes": "events that are remembered would not meet their copies; ",
     "order": "rows that were consumed would be taken for new ones, or the reverse; ",
@@ -56,7 +57,7 @@ FIXED: Final = {
 
 _TUPLES: Final = (
     "columns", "founders", "inboxes", "replicas", "lifetimes", "key", "attachments", "left",
-    "added", "dropped", "starts", "ends", "lengths",
+    "added", "dropped", "starts", "ends", "lengths", "steps",
 )  # fmt: skip
 
 _TEMPORARY: Final = f".{FILE}."
@@ -68,8 +69,9 @@ class Run:
 
     `founders` are the replicas that were there; `replicas` those of DataFrames, with when the
     events of each end (`lifetimes`); `order` is what orders the rows of a replica; `key` names
-    one event in each replica; `align` is the order in which events come. `has_output`: the
-    records of the triggers are in an output folder, not in the checkpoint. `payload` is the
+    one event in each replica; `steps` are those of a query, stage by stage; `align` is
+    the order in which events come. `has_output`: the records of the triggers are in an output
+    folder, not in the checkpoint. `payload` is the
     schema of the payload, as Arrow serialises it, in hexadecimal; `added` and `dropped` are the
     columns that came and went with upgrades. `begun` is the last trigger that was begun before
     this generation: it may have left a record. `policy` is the one that was asked for last,
@@ -96,6 +98,7 @@ class Run:
     settings: tuple[tuple[int, str], ...] = ()
     has_output: bool = False
     key: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
     align: str = ""
     positions: bool = False
     named: bool = False

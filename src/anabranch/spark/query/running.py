@@ -27,6 +27,7 @@ from anabranch.spark.query.follow import INTERVAL, Follower, require_shared_disk
 from anabranch.spark.query.kafka import EndsNoted
 from anabranch.spark.query.lease import BEAT, DriverLease
 from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_begun, last_commit
@@ -161,7 +162,7 @@ class RunningQuery:
         if wait_wall is not None:
             self._patience.limit = to_seconds(wait_wall, option="wait_wall")
         merged, run = self._prepared.merged, self._prepared.run
-        if merged.hosted is not None:
+        if merged.hosted is not None or not isinstance(merged, Merged):
             message = f"ab.{run.case}: change() is for ab.merge; a {run.case} has no policy"
             raise UsageError(message)
         given = None if policy is None else _with_violations(policy, Policy.parse(run.policy))

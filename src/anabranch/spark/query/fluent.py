@@ -1,0 +1,417 @@
+"""The steps of a query, as methods of everything that is a stream of events.
+
+`Stream` (`ab.events`, `ab.elements`), `Merged` (`ab.merge`, `ab.union`) and `Query` have them.
+Each method returns a `Query` with one step more, and validates columns, keys, types and
+durations at the call; nothing runs.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from anabranch.batch.schema import ElementSchema
+from anabranch.batch.times import show_span, to_units
+from anabranch.errors import SchemaError, UsageError
+from anabranch.plan.node import Native, Node, Step, sources
+from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from anabranch.model.lifetimes import AlterLifetime
+    from anabranch.spark.query.grouped import Grouped
+    from anabranch.spark.query.query import Query
+
+_JAVA: Final = re.compile(r"\(columnnodeexpression\(.*\)\)")
+"""The arguments of a user function, as Spark prints them: Java objects with their addresses."""
+
+WINDOW = "window"
+"""The column of grid windows."""
+
+
+class Fluent(ABC):
+    """A stream of events that steps can be added to."""
+
+    @property
+    @abstractmethod
+    def _node(self) -> Node:
+        """The plan so far; the same node for the same stream, so that it is read once."""
+
+    @property
+    def _columns(self) -> list[str]:
+        return list(self._node.schema.payload.names)
+
+    def where(self, condition: "Column | str", *, id: str | None = None) -> "Query":  # noqa: A002
+        """Keep the events for which a condition on payload and `start` is true.
+
+        Args:
+            condition: A Column or a text of SQL; Spark evaluates it.
+            id: The name of the step.
+        """
+        made = condition_of(condition, self._sample(), "where")
+        return self._native(
+            "where", Where(made), self._node.schema, f"where {_shown(made)}", id
+        )
+
+    def select(
+        self,
+        *columns: "Column | str",
+        one_to_one: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Replace the payload by these columns; lifetimes stay.
+
+        Args:
+            *columns: Columns or texts of SQL; Spark evaluates them.
+            one_to_one: Declares that two payloads never become equal, so that identities stay
+                unique.
+            id: The name of the step.
+        """
+        made, payload = columns_of(columns, self._sample(), "select")
+        schema = ElementSchema(self._node.schema.time, payload)
+        words = f"select {', '.join(payload.names)}{' one to one' if one_to_one else ''}"
+        return self._native("select", Select(made), schema, words, id)
+
+    def window(
+        self,
+        size: str | int,
+        slide: str | int | None = None,
+        *,
+        offset: str | int = 0,
+        gaps_between: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Replace lifetimes by windows.
+
+        With `size` alone an event lives for `[start, start + size)`.  With `slide` there is one
+        event for each window `[k * slide + offset, + size)` that contains its start; the window
+        is its lifetime and a column `window`, which a later `group_by` adds to its keys.
+
+        Args:
+            size: How long a window is: a duration, or a number for bigint times.
+            slide: The distance between the starts of two windows; `size` for tumbling windows.
+            offset: Where the grid of windows begins.
+            gaps_between: Permits a slide above the size: rows between two windows are dropped.
+            id: The name of the step.
+        """
+        from anabranch.model.lifetimes import sliding
+        from anabranch.operators.lifetimes import AlterLifetimeOperator
+
+        length = self._units(size, "window: size")
+        if slide is None:
+            rule = AlterLifetimeOperator(self._plain, sliding(length))
+            return self._step("window", rule, f"window of {self._span(length)}", id=id)
+        step = self._units(slide, "window: slide")
+        if step > length and not gaps_between:
+            message = (
+                f"window: the slide {self._span(step)} is greater than the size "
+                f"{self._span(length)}, so rows between two windows would be dropped; permit "
+                "it with gaps_between=True"
+            )
+            raise UsageError(message)
+        return self._grid(length, step, offset, id)
+
+    def _grid(self, size: int, slide: int, offset: str | int, id_: str | None) -> "Query":
+        from anabranch.model.lifetimes import GridWindows
+        from anabranch.operators.grid_windows import GridWindowOperator
+
+        if WINDOW in self._columns:
+            message = (
+                "window: the input has a column 'window' already, and windows need that name; "
+                "rename it with select"
+            )
+            raise SchemaError(message)
+        start = 0 if offset == 0 else self._units(offset, "window: offset", least=None)
+        windows = GridWindows(size, slide, offset=start, gaps_between=slide > size)
+        operator = GridWindowOperator(self._plain, windows)
+        words = f"windows of {self._span(size)} every {self._span(slide)}"
+        return self._step("window", operator, words, final_at_start=True, id=id_)
+
+    def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
+        """Replace lifetimes by the papers' hopping window: one event per row.
+
+        An event lives from the next multiple of `slide` on, until the first one at which it is
+        older than `size`.
+        """
+        from anabranch.model.lifetimes import Hop
+        from anabranch.operators.lifetimes import AlterLifetimeOperator
+
+        length, step = self._units(size, "hop: size"), self._units(slide, "hop: slide")
+        operator = AlterLifetimeOperator(self._plain, Hop(length, step))
+        words = f"hop of {self._span(length)} every {self._span(step)}"
+        return self._step("hop", operator, words, id=id)
+
+    def alter_lifetime(
+        self,
+        *,
+        shift: str | int | None = None,
+        round_to: str | int | None = None,
+        offset: str | int = 0,
+        lifetime: str | int | None = None,
+        longer_by: str | int | None = None,
+        at_most: str | int | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Give events other lifetimes; what is not given stays.
+
+        Args:
+            shift: Moves starts (and ends) by a duration; a negative one moves them earlier.
+            round_to: Rounds starts down to a multiple of this duration.
+            offset: Where the grid of `round_to` begins.
+            lifetime: Lets all events live equally long.
+            longer_by: Lets events live longer.
+            at_most: Cuts lifetimes that are longer.
+            id: The name of the step.
+        """
+        from anabranch.operators.lifetimes import AlterLifetimeOperator
+
+        starts = {"shift": shift, "round_to": round_to}
+        durations = {"lifetime": lifetime, "longer_by": longer_by, "at_most": at_most}
+        given: dict[str, int] = {}
+        for some in (starts, durations):
+            named = {name: one for name, one in some.items() if one is not None}
+            if len(named) > 1:
+                message = f"alter_lifetime: give one of {', '.join(some)}, got {list(named)}"
+                raise UsageError(message)
+            least = None if "shift" in named else 0 if "longer_by" in named else 1
+            given |= {
+                name: self._units(one, f"alter_lifetime: {name}", least=least)
+                for name, one in named.items()
+            }
+        begin = 0 if offset == 0 else self._units(offset, "alter_lifetime: offset", least=None)
+        rule = _lifetime_rule(given, begin)
+        known = self._node.final_at_start
+        operator = AlterLifetimeOperator(self._plain, rule, final_at_start=known)
+        shown = ", ".join(f"{name} {self._span(one)}" for name, one in given.items())
+        return self._step("alter_lifetime", operator, shown or "lifetimes as they are", id=id)
+
+    def distinct(self, *, id: str | None = None) -> "Query":  # noqa: A002
+        """Each payload once at any time, in runs as long as possible."""
+        from anabranch.operators.distinct import DistinctOperator
+
+        return self._step("distinct", DistinctOperator(self._plain), "distinct", id=id)
+
+    def normalise(self, *, id: str | None = None) -> "Query":  # noqa: A002
+        """The same snapshots in a form that depends on them alone, for a merge of plans."""
+        from anabranch.operators.normalise import NormaliseOperator
+
+        return self._step("normalise", NormaliseOperator(self._plain), "normalise", id=id)
+
+    def inserts(self, *, id: str | None = None) -> "Query":  # noqa: A002
+        """Each event from its start on, for ever."""
+        from anabranch.operators.inserts import InsertsOperator
+
+        return self._step("inserts", InsertsOperator(self._plain), "inserts", id=id)
+
+    def deletes(self, *, id: str | None = None) -> "Query":  # noqa: A002
+        """Each event that ends from its end on, for ever."""
+        from anabranch.operators.inserts import DeletesOperator
+
+        return self._step("deletes", DeletesOperator(self._plain), "deletes", id=id)
+
+    def union(self, *others: "Fluent", id: str | None = None) -> "Query":  # noqa: A002
+        """All events of both: two equal events stay two.  Columns are matched by name."""
+        from anabranch.operators.union_of import UnionOfOperator
+
+        given = [self, *(_fluent(one, "union") for one in others)]
+        every = [one._in_order(self._columns, "union") for one in given]
+        names = tuple(f"input_{number}" for number in range(len(every)))
+        operator = UnionOfOperator(self._plain, names)
+        reads = tuple(zip(names, (one._node for one in every), strict=True))
+        known = all(one._node.final_at_start for one in every)
+        return _made("union", operator, reads, "union", id, final_at_start=known)
+
+    def difference(self, other: "Fluent", *, id: str | None = None) -> "Query":  # noqa: A002
+        """The events of this stream without those of another, as `exceptAll` does."""
+        from anabranch.operators.difference import DifferenceOperator
+
+        right = _fluent(other, "difference")._in_order(self._columns, "difference")
+        operator = DifferenceOperator(self._plain)
+        reads = (("left", self._node), ("right", right._node))
+        return _made("difference", operator, reads, "difference", id)
+
+    def join(
+        self,
+        other: "Fluent",
+        on: "str | Sequence[str] | Mapping[str, str]",
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        *,
+        where: "Column | str | None" = None,
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Pairs of events with equal keys, while both live.
+
+        Args:
+            other: The right side.
+            on: Key columns: names that both sides have, or `{left: right}`.  Null matches
+                nothing.
+            how: "inner": pairs; "left": also left events while they have no partner; "semi" and
+                "anti": left events while they have a partner, or none.
+            where: A further condition over the columns of both sides, for inner joins.
+            id: The name of the step.
+        """
+        from anabranch.operators.join import JoinOperator
+
+        right = _fluent(other, "join")
+        names = [on] if isinstance(on, str) else on
+        pairs = tuple(
+            names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
+        )
+        if where is not None and how != "inner":
+            message = (
+                f"join: where= is for inner joins, and this is a {how} join: Spark evaluates "
+                "conditions behind the join; filter the sides before it"
+            )
+            raise UsageError(message)
+        self._require_windows(right, dict(pairs))
+        known = self._node.final_at_start and right._node.final_at_start
+        operator = JoinOperator(self._plain, right._plain, pairs, how, final_at_start=known)
+        reads = (("left", self._node), ("right", right._node))
+        words = f"{how} join on {', '.join(a if a == b else f'{a} = {b}' for a, b in pairs)}"
+        known = operator.output_final_at_start
+        made = _made("join", operator, reads, words, id, final_at_start=known)
+        return made if where is None else made.where(where)
+
+    def _require_windows(self, right: "Fluent", pairs: Mapping[str, str]) -> None:
+        """Reject a join of windows that does not compare them."""
+        if WINDOW in self._columns and WINDOW in right._columns and WINDOW not in pairs:
+            message = (
+                "join: both sides have a column 'window', so overlapping windows would pair; "
+                "name it in on=, or rename one with select"
+            )
+            raise SchemaError(message)
+
+    def group_by(self, *keys: str) -> "Grouped":
+        """Group events by columns; behind windows `window` is one of the keys by itself."""
+        from anabranch.spark.query.grouped import Grouped
+
+        for key in keys:
+            if key not in self._columns:
+                message = f"group_by: there is no column '{key}'; the input has {self._columns}"
+                raise SchemaError(message)
+        return Grouped(_query(self._node), tuple(dict.fromkeys(keys)))
+
+    @property
+    def _plain(self) -> ElementSchema:
+        return replace(self._node.schema, has_seq=False, has_replica=False)
+
+    def _sample(self) -> "DataFrame":
+        entry = sources(self._node)[0].entry
+        return sample_of(entry.session, self._node.schema, is_ntz=entry.copies.is_ntz)
+
+    def _units(self, given: str | int, what: str, *, least: int | None = 1) -> int:
+        text = str(given).strip()
+        sign = -1 if text.startswith("-") else 1
+        units = sign * to_units(text.removeprefix("-"), self._node.schema.time, option=what)
+        if least is not None and units < least:
+            bound = "greater than 0" if least else "0 or greater"
+            message = f"{what} is {given!r}; it must be {bound}"
+            raise UsageError(message)
+        return units
+
+    def _span(self, units: int) -> str:
+        return show_span(units) if self._node.schema.time.value == "timestamp" else str(units)
+
+    def _native(
+        self, word: str, change: Any, schema: ElementSchema, words: str, given: str | None
+    ) -> "Query":
+        known = self._node.final_at_start
+        named = given is not None
+        return _query(
+            Native(given or word, self._node, change, schema, words, known, is_named=named)
+        )
+
+    def _step(
+        self,
+        word: str,
+        operator: Any,
+        words: str,
+        *,
+        id: str | None,  # noqa: A002
+        final_at_start: bool | None = None,
+    ) -> "Query":
+        known = getattr(operator, "output_final_at_start", False)
+        known = known if final_at_start is None else final_at_start
+        reads = (("input", self._node),)
+        return _made(word, operator, reads, words, id, final_at_start=bool(known))
+
+    def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
+        """The same columns in this order."""
+        if sorted(self._columns) != sorted(columns):
+            message = (
+                f"{where}: both sides have the same columns, got {list(columns)} and "
+                f"{self._columns}; select them"
+            )
+            raise SchemaError(message)
+        if self._columns == list(columns):
+            return self
+        from pyspark.sql import functions as F  # noqa: N812
+
+        return self.select(*(F.col(f"`{name}`") for name in columns), one_to_one=True)
+
+
+def _made(
+    word: str,
+    operator: Any,
+    reads: tuple[tuple[str, Node], ...],
+    words: str,
+    given: str | None,
+    *,
+    final_at_start: bool = False,
+) -> "Query":
+    named = given is not None
+    return _query(Step(given or word, operator, reads, words, final_at_start, is_named=named))
+
+
+def _lifetime_rule(given: Mapping[str, int], offset: int) -> "AlterLifetime":
+    """The rule of `alter_lifetime`, of which one for starts and one for durations is given."""
+    from anabranch.model import lifetimes as rules
+
+    start: Any = rules.StartKept()
+    if "shift" in given:
+        start = rules.StartShifted(given["shift"])
+    elif "round_to" in given:
+        start = rules.StartRounded(given["round_to"], offset=offset)
+    duration: Any = rules.DurationKept()
+    if "lifetime" in given:
+        duration = rules.DurationConstant(given["lifetime"])
+    elif "longer_by" in given:
+        duration = rules.DurationLengthened(given["longer_by"])
+    elif "at_most" in given:
+        duration = rules.DurationCapped(given["at_most"])
+    if isinstance(start, rules.StartRounded) and "lifetime" not in given:
+        lost = start.step - 1
+        if given.get("longer_by", 0) < lost:
+            message = (
+                f"alter_lifetime: round_to={start.step} moves starts back by up to {lost} "
+                "units, so an end could change before a stable that was passed on; give "
+                f"lifetime= too, or longer_by= of at least {lost} units"
+            )
+            raise UsageError(message)
+    return rules.AlterLifetime(start, duration)
+
+
+def _query(node: Node) -> "Query":
+    from anabranch.spark.query.query import Query
+
+    return Query(node)
+
+
+def _fluent(given: Any, where: str) -> Fluent:
+    """A stream of events; anything else is rejected."""
+    if isinstance(given, Fluent):
+        return given
+    message = (
+        f"{where}: got {type(given).__name__}, expected a query, a merge, or a stream of "
+        "ab.events or ab.elements"
+    )
+    raise UsageError(message)
+
+
+def _shown(column: Any) -> str:
+    """A Column as its text."""
+    text = str(column)
+    text = text[8:-2] if text.startswith("Column<'") else text
+    return _JAVA.sub("(...)", text)

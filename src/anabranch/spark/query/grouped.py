@@ -1,0 +1,112 @@
+"""`Grouped`: events by key, as `group_by` returns them; aggregates and rankings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.errors import SchemaError, UsageError
+from anabranch.operators.aggregate.functions import Aggregate
+from anabranch.operators.aggregate.operator import AggregateOperator
+from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
+from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.plan.node import Step
+from anabranch.spark.query.fluent import WINDOW
+from anabranch.spark.query.query import Query
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Events of a query by the values of some columns."""
+
+    query: Query
+    keys: tuple[str, ...]
+
+    def aggregate(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002
+        **functions: Aggregate,
+    ) -> Query:
+        """One event per group and stretch of time in which nothing changes, with these values.
+
+        Behind windows there is one event per group and window.
+
+        Args:
+            id: The name of the step.
+            **functions: The columns of the result, such as `n=ab.count()`.
+        """
+        wanted = tuple(
+            replace(_function(one, name), name=name) for name, one in functions.items()
+        )
+        node = self.query.node
+        keys = self.keys
+        words = f"{', '.join(f'{one.name} = {one}' for one in wanted)} by {_shown(keys)}"
+        by_window = WINDOW in self.query.columns and node.final_at_start
+        if by_window and WINDOW not in keys:
+            keys = (*keys, WINDOW)
+        if by_window and isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
+            # The rows before the windows: they are added up by panes, and not copied.
+            panes = PaneAggregateOperator(rule.schema, keys, wanted, windows=rule.windows)
+            step = Step(
+                id or "aggregate",
+                panes,
+                node.reads,
+                f"{words}, in {node.words}",
+                final_at_start=True,
+                is_named=id is not None,
+            )
+            return replace(self.query, node=step)
+        operator = AggregateOperator(
+            self.query._plain, keys, wanted, final_at_start=node.final_at_start
+        )
+        return self.query._step(
+            "aggregate", operator, words, id=id, final_at_start=by_window or None
+        )
+
+    def top_k(
+        self,
+        k: int,
+        *,
+        by: "str | Sequence[str]",
+        id: str | None = None,  # noqa: A002
+    ) -> Query:
+        """At every time the first `k` rows of each group.
+
+        Args:
+            k: How many rows.
+            by: Columns that rank the rows, the first one first; "-price" ranks by greatest
+                price.  Ties are broken by the whole row, so that copies of a query agree.
+            id: The name of the step.
+        """
+        from anabranch.operators.top_k import TopKOperator
+
+        names = (by,) if isinstance(by, str) else tuple(by)
+        if k < 1:
+            message = f"top_k: k is {k}; it must be 1 or more"
+            raise UsageError(message)
+        order = tuple((name.removeprefix("-"), not name.startswith("-")) for name in names)
+        for name, _ in order:
+            if name not in self.query.columns:
+                message = f"top_k: there is no column '{name}'; there are {self.query.columns}"
+                raise SchemaError(message)
+        operator = TopKOperator(self.query._plain, self.keys, k, order)
+        words = f"first {k} by {', '.join(names)} of {_shown(self.keys)}"
+        return self.query._step("top_k", operator, words, id=id)
+
+
+def _grid_of(node: Step) -> GridWindowOperator | None:
+    """The windows that a step makes, if it does nothing else."""
+    return node.operator if isinstance(node.operator, GridWindowOperator) else None
+
+
+def _function(given: object, name: str) -> Aggregate:
+    if isinstance(given, Aggregate):
+        return given
+    message = (
+        f"aggregate: {name}={given!r} is no aggregate; write {name}=ab.count(), "
+        f"{name}=ab.sum('column') or another function of ab"
+    )
+    raise UsageError(message)
+
+
+def _shown(keys: Sequence[str]) -> str:
+    return ", ".join(keys) or "nothing"

@@ -1,0 +1,145 @@
+"""`Query`: continuous queries over events with lifetimes, one step at a time.
+
+A query answers at once and corrects itself: at the end of every trigger its output has exactly
+the history that its operators give for everything that has arrived.  `final()` delivers what
+nothing can change any more.
+
+A `Query` is a value that describes; nothing runs before a view is used or `start` is called.
+Each method returns another one.  Columns, keys, types and durations are validated at the call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.batch.schema import ElementSchema
+from anabranch.batch.times import to_seconds
+from anabranch.errors import UsageError
+from anabranch.plan.explain import explain
+from anabranch.plan.node import Node
+from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
+from anabranch.spark.query.fluent import Fluent
+from anabranch.spark.query.planned import Planned
+from anabranch.spark.query.prepare import Given, prepare
+from anabranch.spark.query.shares import WARN_SHARE
+from anabranch.spark.session.host import TRIGGER_BYTES, to_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.spark.query.running import OnTrigger, RunningQuery
+
+
+@dataclass(frozen=True, eq=False)
+class Query(Fluent):
+    """A continuous query that does not run yet; made by the methods of streams and merges.
+
+    Its views (`elements`, `changes`, `final`, `late`) are DataFrames; `start` runs one
+    streaming query with several sinks.
+    """
+
+    node: Node
+
+    @property
+    def _node(self) -> Node:
+        return self.node
+
+    @cached_property
+    def planned(self) -> Planned:
+        """The query with its stages and lanes."""
+        return Planned.of(self.node)
+
+    @property
+    def schema(self) -> ElementSchema:
+        """The type of the times, and the payload columns of the output."""
+        return self.node.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The payload columns of the output."""
+        return list(self.schema.payload.names)
+
+    def elements(self) -> "DataFrame":
+        """The output in the element format; sort by `seq` to read it in order."""
+        return self.planned.view(ELEMENTS)
+
+    def changes(self, *, key: "str | Sequence[str]" = ()) -> "DataFrame":
+        """Change rows: `_change_type` is insert, delete, update_preimage, update_postimage.
+
+        Applying them in the order of `seq` gives the history.  `_commit_version` is the number
+        of the step that made a change.
+
+        Args:
+            key: Columns that identify a row together with its `start`: a changed value is an
+                update pair then.  Without it only a changed end is; a changed value is a delete
+                and an insert.
+        """
+        return self.planned.keyed(key).view(CHANGES)
+
+    def final(self) -> "DataFrame":
+        """Final events, each once: append-only, for any sink."""
+        return self.planned.view(FINAL)
+
+    def late(self) -> "DataFrame":
+        """Rows that were not taken, with the reason: late rows and violations."""
+        return self.planned.view(LATE)
+
+    @property
+    def explanation(self) -> str:
+        """The steps with their stages, keys and what they remember."""
+        planned = self.planned
+        words = {name: entry.as_source for name, entry in planned.entries}
+        return explain(planned.last, planned.lanes, words)
+
+    def explain(self) -> None:
+        """Print the explanation."""
+        print(self.explanation)
+
+    def start(
+        self,
+        checkpoint: str | Path,
+        *,
+        output: str | Path | None = None,
+        elements: "Given | None" = None,
+        changes: "Given | None" = None,
+        final: "Given | None" = None,
+        late: "Given | None" = None,
+        once: bool = False,
+        interval: str = "1 second",
+        roll: str = "0",
+        max_bytes_per_trigger: str | int = TRIGGER_BYTES,
+        on_trigger: "OnTrigger | None" = None,
+        warn_share: float = WARN_SHARE,
+        complete: bool = False,
+        key: "str | Sequence[str]" = (),
+    ) -> "RunningQuery":
+        """Start one query with one or several sinks; the arguments are those of a merge.
+
+        See `Merged.start`; `key` is that of `changes`.
+        """
+        planned = self.planned.keyed(key)
+        if planned.copies.stream is not None and not planned.copies.is_streaming:
+            message = (
+                "start() is for streaming DataFrames; these are batches: write a view, for "
+                "instance query.final().write.parquet(PATH)"
+            )
+            raise UsageError(message)
+        sinks = {ELEMENTS: elements, CHANGES: changes, FINAL: final, LATE: late}
+        prepared = prepare(
+            planned,
+            str(checkpoint),
+            sinks,
+            output=None if output is None else Path(output),
+            roll=to_seconds(roll, option="roll"),
+            limit=to_bytes(max_bytes_per_trigger, option="max_bytes_per_trigger"),
+        )
+        return prepared.start(
+            planned.session,
+            once=once,
+            interval=interval,
+            on_trigger=on_trigger,
+            warn_share=warn_share,
+            complete=complete,
+        )
