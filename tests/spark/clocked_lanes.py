@@ -27,6 +27,11 @@ SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 GAPS = Policy.parse("gaps=true")
 
 
+def arrived(parcels: Sequence[Parcel], lanes: int) -> list[Parcel]:
+    """Parcels that crossed Spark."""
+    return [from_row(row, lambda _: SCHEMA, None) for row in crossed(parcels, lanes)]
+
+
 @dataclass(frozen=True)
 class Row:
     """A plain row: its time, its name; its source and its arrival if they are columns."""
@@ -92,7 +97,7 @@ class ClockedLanes:
             if len(table):
                 made += pack_table(spec, table, f"{task:08d}", 0, tally)
                 made += tally.parcels(Parcel(0, "", log=int(FOREVER_UNITS)), self.lanes)
-        return [from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)]
+        return arrived(made, self.lanes)
 
     def _table(self, rows: Mapping[str, Sequence[Row]], at: int) -> pa.Table:
         numbers = {name: at for at, name in enumerate(self.replicas)}
@@ -122,7 +127,9 @@ class ClockedLanes:
         """A trigger without rows."""
         beat = Parcel(0, "", log=self.runtime.trigger, entry=BEAT, at=at)
         made = in_every_lane(beat, self.lanes)
-        self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
+        self.runtime.commit(
+            [from_row(row, lambda _: SCHEMA, None) for row in crossed(made, self.lanes)]
+        )
 
     def declare(self, replica: str, settings: str, at: int) -> None:
         """A trigger with an entry of the control log about a replica."""
@@ -130,7 +137,9 @@ class ClockedLanes:
             0, replica, log=self.runtime.trigger, entry=CLOCK, settings=settings, at=at
         )
         made = in_every_lane(one, self.lanes)
-        self.runtime.commit([from_row(row, SCHEMA, None) for row in crossed(made, self.lanes)])
+        self.runtime.commit(
+            [from_row(row, lambda _: SCHEMA, None) for row in crossed(made, self.lanes)]
+        )
 
     def redistribute(self, lanes: int) -> None:
         """Go on in another number of lanes."""

@@ -79,7 +79,7 @@ class Runtime:
             places = pa.table({"row": pa.array(np.arange(len(elements)))})
             made += pieces(common, batch, places, self.spec.lanes, self.spec.routing)
             made += in_every_lane(common, self.spec.lanes, Facts(len(elements)))
-        return [from_row(row, SCHEMA, None) for row in crossed(made, self.spec.lanes)]
+        return [from_row(row, lambda _: SCHEMA, None) for row in crossed(made, self.spec.lanes)]
 
     def control(self, entry: str, replica: str, **base: Any) -> list[Parcel]:
         """An entry of the control log, in every lane."""
@@ -109,7 +109,7 @@ class Runtime:
         self.totals.add(records, self.trigger)
         self.trigger += 1
         lanes = self.spec.after.lanes if self.spec.after else 1
-        return [from_row(row, SCHEMA, None) for row in crossed(sent, lanes)]
+        return [from_row(row, lambda _: SCHEMA, None) for row in crossed(sent, lanes)]
 
     def redistribute(self, lanes: int) -> None:
         """Go on in another number of lanes."""

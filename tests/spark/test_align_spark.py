@@ -55,6 +55,28 @@ def test_a_batch_comes_in_the_order_of_starts(spark: Any, lanes: int) -> None:
     assert "align: events in order of start" in merged.explanation
 
 
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_union_comes_in_the_order_of_starts(spark: Any, lanes: int) -> None:
+    """Equal events of two inputs stay two, side by side."""
+    rng = random.Random(lanes)
+    inputs = {
+        name: [(rng.randrange(60), f"n{rng.randrange(3)}") for _ in range(80)] for name in "ab"
+    }
+    streams = [
+        ab.events(spark.createDataFrame(rows, COLUMNS), start="at", lifetime=10, name=name)
+        for name, rows in inputs.items()
+    ]
+    united = ab.union(*streams, lanes=lanes).align()
+    expected = sorted(row for rows in inputs.values() for row in rows)
+    final = [(row.start, row.name) for row in united.final().collect()]
+    assert [start for start, _ in final] == [start for start, _ in expected]
+    assert sorted(final) == expected
+    elements = united.elements().orderBy("seq").collect()
+    assert [one.start for one in elements[:-1]] == [start for start, _ in expected]
+    assert [one.kind for one in elements] == ["insert"] * len(expected) + ["stable"]
+    assert united.totals().adds_up
+
+
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_a_stream_out_of_order_is_released_in_order_over_restarts(
     spark: Any, tmp_path: Path, lanes: int

@@ -47,3 +47,50 @@ def test_windows_like_streambase(spark: Any, capsys: pytest.CaptureFixture[str])
         ["time", "given", "reason"],
         ["29", "99.0", "earlier than what was there"],
     ]
+
+
+def tables(printed: str) -> list[list[str]]:
+    """The cells of the tables that a program printed, heads included."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in printed.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def test_cpu_per_process_corrects_averages_when_a_switch_comes_late(
+    spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "cpu_per_process.py"), run_name="__main__")
+    rows = tables(capsys.readouterr().out)
+    head = rows.index(["start", "end", "process", "cpu"])
+    changes = [[row[0], *row[2:]] for row in rows[1:head]]
+    assert ["insert", "0", "40", "editor", "20.0"] in changes
+    assert ["update_postimage", "0", "20", "editor", "20.0"] in changes
+    assert ["delete", "60", "100", "editor", "60.0"] in changes
+    assert rows[head + 1 :] == [
+        ["0", "20", "editor", "20.0"],
+        ["20", "40", "editor", "30.0"],
+        ["40", "60", "editor", "40.0"],
+        ["60", "80", "editor", "50.0"],
+        ["80", "100", "editor", "60.0"],
+        ["5", "65", "shell", "10.0"],
+    ]
+
+
+def test_heat_per_sensor_replaces_windows_until_they_are_final(
+    spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "heat_per_sensor.py"), run_name="__main__")
+    rows = tables(capsys.readouterr().out)
+    final = rows.index(["start", "end", "sensor", "n", "heat"])
+    late = rows.index(["start", "sensor", "heat", "bucket"])
+    values = [(row[0], row[-1]) for row in rows[1:final] if "12:01:00" in row[2]]
+    assert values == [("insert", "23.0"), ("delete", "23.0"), ("insert", "26.0")]
+    assert [row[3:] for row in rows[final + 1 : late]] == [
+        ["1", "20.0"],
+        ["3", "26.0"],
+        ["2", "29.0"],
+        ["1", "24.0"],
+    ]
+    assert rows[late + 1 :] == [["2026-11-18 12:00:20", "roof", "99.0", "late"]]

@@ -33,7 +33,7 @@ def batch(first: int, count: int) -> pa.RecordBatch:
 
 def test_parcels_have_the_rows_in_the_order_in_which_they_came() -> None:
     crossed = [
-        from_row(row, SCHEMA, None)
+        from_row(row, lambda _: SCHEMA, None)
         for b in pack_rows(SPEC, map(batch, range(0, 90, 10), [10] * 9))
         for row in b.to_pylist()
     ]

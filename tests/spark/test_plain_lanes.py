@@ -54,7 +54,7 @@ def trigger(runtime: Runtime, merged: Merged, entries: list[Entry]) -> None:
     spec = FilesSpec(files, merged.schema, merged.lanes, Routing.of(merged.operator))
     rows = pa.RecordBatch.from_pylist([asdict(one) for one in entries])
     packed = [row for batch in pack_files(spec, iter([rows])) for row in batch.to_pylist()]
-    runtime.commit([from_row(row, SCHEMA, None) for row in packed])
+    runtime.commit([from_row(row, lambda _: SCHEMA, None) for row in packed])
 
 
 @given(

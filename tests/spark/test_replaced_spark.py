@@ -77,9 +77,8 @@ def test_copies_without_an_order_agree_and_do_not_replace_one_another(spark: Any
     assert collected(one) == expected
 
 
-def test_a_stream_is_refused_with_what_to_do(spark: Any) -> None:
+def test_a_merge_rejects_a_stream_with_what_to_do(spark: Any) -> None:
     rate = spark.readStream.format("rate").load()
-    with pytest.raises(
-        UsageError, match=r"replaced_by is for batches: .* then an adjust to the end"
-    ):
-        ab.events(rate, start="timestamp", replaced_by="value")
+    stream = ab.events(rate, start="timestamp", replaced_by="value")
+    with pytest.raises(UsageError, match=r"only queries read it: .* give end= or lifetime="):
+        ab.merge(stream)

@@ -49,7 +49,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path, lanes: int, spills: bool)
         assert all(row["parcel"] is None and row["places"] is None for row in rows)
     fetch = None if depot is None else depot.fetching()
     for sent, row in zip(parcels_of(lanes), rows, strict=True):
-        found = from_row(row, SCHEMA, fetch)
+        found = from_row(row, lambda _: SCHEMA, fetch)
         for name in ("lane", "input", "file", "guarantee", "entry", "facts", "frontier"):
             assert getattr(found, name) == getattr(sent, name)
         assert found.places == sent.places
@@ -76,7 +76,7 @@ def test_each_task_has_a_file_of_its_own_and_clear_removes_all(tmp_path: Path) -
     for _ in range(2):  # the second is the same task, run again
         rows = crossed(2, depot)
     assert len(list((tmp_path / "parcels").iterdir())) == 2
-    fetched = from_row(rows[0], SCHEMA, depot.fetching())
+    fetched = from_row(rows[0], lambda _: SCHEMA, depot.fetching())
     depot.clear()
     assert not (tmp_path / "parcels").exists()
     # What is mapped stays readable: Spark may still work on a copy of a task.
@@ -90,7 +90,7 @@ def test_parcels_that_were_removed_are_named(tmp_path: Path) -> None:
     rows = crossed(2, depot)
     depot.clear()
     with pytest.raises(RunError, match=r"a file of this trigger is missing.*nothing is lost"):
-        from_row(rows[0], SCHEMA, depot.fetching())
+        from_row(rows[0], lambda _: SCHEMA, depot.fetching())
 
 
 @pytest.mark.parametrize(
