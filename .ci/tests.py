@@ -1,12 +1,12 @@
-"""Every test that CI runs, in two shares side by side: those of one session, and the rest.
+"""Every test that CI runs, in three shares side by side.
 
     python .ci/tests.py [options of pytest]
 
-Tests that start Spark in processes of their own (`process`) are with the rest, so that both
-shares take about as long.  A query waits for Spark more than it computes, so the share of the
-session runs in two workers with a session each; a file of tests stays in one worker.  The share
-without a session is shown as it runs, the other one when it has ended.  Then come both closing
-lines and, last, their sum as `N passed, N failed`.  The exit code is zero only if both shares
+A query waits for Spark more than it computes, so the share of the session runs in two workers
+with a session each; a file of tests stays in one worker.  Tests that start processes of their
+own (`process`) wait for them: they are a share too, so that others compute meanwhile.  The one
+without a session is shown as it runs, the others when they have ended.  Then come all closing
+lines and, last, their sum as `N passed, N failed`.  The exit code is zero only if all shares
 succeeded.
 """
 
@@ -19,10 +19,17 @@ from pathlib import Path
 from typing import Final
 
 SHARES: Final = {
-    "without a session": ("(not spark or process) and not deep",),
+    "without a session": ("not spark and not process and not deep",),
     "with a session": ("spark and not process and not deep", "-n2", "--dist=loadfile"),
+    "in processes": ("process and not deep",),
 }
 """The marks of each share, and what else its pytest is given."""
+WORDS: Final = {
+    "with a session": re.compile(r"mark\.spark|engine"),
+    "in processes": re.compile(r"mark\.process"),
+}
+"""What the files of a share's tests contain: others are not imported, which takes seconds in
+each process.  `tests/conftest.py` rejects a test that would be missed."""
 CLOSING: Final = re.compile(
     r"^=*\s*((\d+ [a-z]+|no tests ran)(, \d+ [a-z]+)* in .*?)\s*=*$", re.M
 )
@@ -47,7 +54,8 @@ class Share:
         cache = f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"
         command = [sys.executable, "-m", "pytest", "-m", *marks, "--durations=25", "-o", cache]
         with log.open("wb") as out:
-            process = subprocess.Popen([*command, *options], stdout=out, stderr=out)
+            words = [*command, *options, *files_of(name, options)]
+            process = subprocess.Popen(words, stdout=out, stderr=out)
         return cls(name, log, process)
 
     def follow(self) -> None:
@@ -73,6 +81,14 @@ class Share:
         return found[-1][0] if self.process.returncode in (0, 1) else f"{found[-1][0]}, {ended}"
 
 
+def files_of(name: str, options: list[str]) -> list[str]:
+    """The files that a share's tests are in; none: all, as pytest finds them."""
+    if name not in WORDS or any(Path(one.partition("::")[0]).exists() for one in options):
+        return []
+    files = sorted(Path("tests").rglob("test_*.py"))
+    return [str(one) for one in files if WORDS[name].search(one.read_text(encoding="utf-8"))]
+
+
 def count(closings: list[str], words: tuple[str, ...]) -> int:
     """How many tests ended in one of these ways."""
     numbered = [part.split() for line in closings for part in re.findall(r"\d+ [a-z]+", line)]
@@ -80,7 +96,7 @@ def count(closings: list[str], words: tuple[str, ...]) -> int:
 
 
 def main(options: list[str]) -> int:
-    """Runs both shares and reports; the exit code."""
+    """Runs all shares and reports; the exit code."""
     with tempfile.TemporaryDirectory(prefix="anabranch-tests-") as folder:
         shares = [Share.start(*share, options, Path(folder)) for share in SHARES.items()]
         try:

@@ -8,6 +8,7 @@
 import contextlib
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -110,8 +111,15 @@ GAPS = ("notimpl", "notyet", "never")
 it cannot be."""
 
 
+WORDS = {"spark": re.compile(r"mark\.spark|engine"), "process": re.compile(r"mark\.process")}
+"""What a file with tests of a mark contains: `.ci/tests.py` finds a share's files by it."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A gap of an engine is a strict failure: who closes it removes the mark."""
+    for mark, words in WORDS.items():
+        for path in {item.path for item in items if item.get_closest_marker(mark)}:
+            assert words.search(path.read_text()), f"{path}: write pytest.mark.{mark}"
     for item in items:
         name = getattr(item, "callspec", None) and item.callspec.params.get("engine")
         for word in GAPS:

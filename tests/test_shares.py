@@ -1,10 +1,12 @@
-"""Both shares of the tests run, both closing lines are shown, and either can fail the run."""
+"""All shares of the tests run, all closing lines are shown, and each can fail the run."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.process
 
 SCRIPT = Path(__file__).parents[1] / ".ci" / "tests.py"
 PLAIN = "def test_plain():\n    assert {}\n"
@@ -28,15 +30,15 @@ def test_a_failure_in_either_share_counts(tmp_path: Path, plain: bool, spark: bo
     passed = 1 + plain + spark
     assert ran.returncode == int(passed < 3)
     assert lines[-1] == f"{passed} passed, {3 - passed} failed"
-    names = [line.split(": ")[0] for line in lines[-3:-1]]
-    assert names == ["without a session", "with a session"]
+    names = [line.split(": ")[0] for line in lines[-4:-1]]
+    assert names == ["without a session", "with a session", "in processes"]
 
 
 def test_a_share_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--no-such-option"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode != 0
-    assert ran.stdout.splitlines()[-1] == "0 passed, 2 failed"
+    assert ran.stdout.splitlines()[-1] == "0 passed, 3 failed"
 
 
 def test_a_share_that_was_cut_off_is_a_failure(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 
 import anabranch
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself; a link that a reader follows may lead anywhere.
 LOADED = re.compile(
