@@ -1,14 +1,17 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
 from numba import config
 
 from anabranch.batch import kernel as module
-from anabranch.batch.kernel import _read_index, frozen, frozen_rows, kernel
+from anabranch.batch.kernel import _compile_once, _read_index, frozen, frozen_rows, kernel
 
 STEP = "from anabranch.batch.kernel import part\n@part\ndef step(x):\n    return x + {}\n"
 PARTS = "from steps import (  # the way to it\n    step,\n)\n"
@@ -67,6 +70,37 @@ def test_a_cache_folder_is_shared_by_equal_sources_wherever_they_are(tmp_path: P
     assert _run(_write(tmp_path / "other", 2), cache) == [2, 0]
     # What others compile from other sources displaces nothing.
     assert _run(tmp_path / "first", cache) == [1, 1]
+
+
+def test_one_compiles_while_others_wait(tmp_path: Path) -> None:
+    index, begun, may_end = tmp_path / "cache" / "run.nbi", Event(), Event()
+    seen: list[str] = []
+
+    def compile_slowly(types: str) -> None:
+        begun.set()
+        assert may_end.wait(10)
+        seen.append(types)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_compile_once, compile_slowly, index, "first")
+        assert begun.wait(10)
+        second = pool.submit(_compile_once, seen.append, index, "second")
+        with pytest.raises(TimeoutError):
+            second.result(timeout=0.2)
+        may_end.set()
+        first.result(10)
+        second.result(10)
+    assert seen == ["first", "second"]
+
+
+def test_without_a_lock_each_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    seen: list[str] = []
+    _compile_once(seen.append, tmp_path / "file" / "run.nbi", "no folder")
+    monkeypatch.setattr(module, "_ATTEMPTS", 2)
+    held = partial(_compile_once, seen.append, tmp_path / "run.nbi")
+    _compile_once(held, tmp_path / "run.nbi", "held by another for long")
+    assert seen == ["no folder", "held by another for long"]
 
 
 def test_kernels_are_kept_where_that_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:

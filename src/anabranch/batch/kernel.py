@@ -4,7 +4,9 @@ Compiled at the first call and cached on disk.  A cached kernel is used as long 
 and the modules of ours that this one imports, directly or not, have the content that it was
 compiled from: Numba itself looks only at the kernel's own file, and would go on with parts that
 have changed since.  `NUMBA_CACHE_DIR` puts the cache into a folder of its own, where content
-alone names an entry, so that another checkout of the same sources uses it as well.
+alone names an entry, so that another checkout of the same sources uses it as well.  One process
+compiles a function while others wait and then read the cache: the workers of a first query need
+the same kernels at the same time.
 
 A kernel reads and writes arrays that are handed in and makes none: reference counting is
 switched off, since counting at every call of a part cost several times the work itself.  Hand
@@ -14,12 +16,15 @@ one type and need one compilation.
 `KERNEL.py_func` is what was written, for tests that measure coverage.
 """
 
+import contextlib
+import fcntl
 import re
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import IO, Any, Final, TypeVar, cast
 
 import numba
 import numpy as np
@@ -36,6 +41,10 @@ _ROOT: Final = Path(__file__).parents[1]
 _IMPORTS: Final = re.compile(
     r"^(?:from +([\w.]+) +import +(?:\(([^)]*)\)|(.*))|import +(.*))$", re.MULTILINE
 )
+
+_ATTEMPTS: Final = 3000
+_PAUSE: Final = 0.02
+"""Seconds between attempts: a minute in all, and a large kernel takes about ten seconds."""
 
 _COMMENT: Final = re.compile("#.*")
 
@@ -80,7 +89,31 @@ def _kept(compiled: Any, function: Callable[..., Any]) -> Any:
         file = kept._cache_file = type(file)(path, kept._impl.filename_base, digest)
     file._source_stamp = digest
     file._load_index = partial(_read_index, file._load_index)
+    compiled.compile = partial(_compile_once, compiled.compile, Path(file._index_path))
     return compiled
+
+
+def _compile_once(compile_it: Callable[[Any], Any], index: Path, types: Any) -> Any:
+    """Reads the cache or compiles, while no other process does so for the same function."""
+    with contextlib.ExitStack() as stack:
+        try:
+            index.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(index.with_suffix(".lock").open("ab"))
+            _wait_for(lock)
+        except OSError:
+            pass  # a folder that cannot be written to, or a file system without locks
+        return compile_it(types)
+
+
+def _wait_for(lock: IO[bytes]) -> None:
+    """Lock the file; without success go on, since compiling twice only takes longer."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def _read_index(read: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
