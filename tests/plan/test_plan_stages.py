@@ -135,3 +135,4 @@ def test_explain_names_stages_keys_and_what_has_no_key() -> None:
     assert "then Spark: where v > 0 (a stage ends here)" in text
     assert "warning: aggregate has no keys, so one of 4 lanes does all of it" in text
     assert "source events:\n  union: all events" in text
+    assert "    promises keyed; replicas of it merge by case R3" in text

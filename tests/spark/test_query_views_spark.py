@@ -1,6 +1,7 @@
 """Views of queries: update pairs by key, every version, ends that are found, refusals."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,4 +183,29 @@ def test_a_query_is_drawn_with_its_stages(spark: SparkSession) -> None:
     query = stream.where("v > 0").group_by("k").aggregate(n=ab.count())
     picture = draw_query(query)
     assert picture.startswith("<svg")
-    assert all(word in picture for word in ("trades", "aggregate", "where", "n = count"))
+    assert all(word in picture for word in ("trades", "aggregate", "where", "merge by R3"))
+
+
+def test_explain_has_what_sources_and_steps_promise(spark: SparkSession) -> None:
+    def promised(query: ab.Query) -> dict[str, str]:
+        lines = query.explanation.splitlines()
+        found = {}
+        for line in lines:
+            if line.startswith("  ") and line[2] != " ":
+                step = line.split(":")[0].strip()
+            if "promises" in line:
+                found[step] = line.strip()
+        return found
+
+    plain = ab.events(rows(spark), start="s", end="e", name="trades")
+    keyed = ab.events(rows(spark), start="s", end="e", name="trades", key=["k", "v"])
+    counted = promised(plain.group_by("k").aggregate(n=ab.count()))
+    assert counted == {
+        "trades": "promises insert_only; replicas of it merge by case R4",
+        "aggregate": "promises keyed; replicas of it merge by case R3",
+    }
+    only = "promises insert_only, keyed; replicas of it merge by case R3"
+    assert promised(keyed.select("k", "v", one_to_one=True)) == {"trades": only, "output": only}
+    assert promised(keyed.select("k"))["output"].startswith("promises insert_only; ")
+    both = ab.merge(plain, replace(plain, name="copy"), gaps=True).where("v > 0")
+    assert promised(both)["merge"] == "promises nothing; replicas of it merge by case R4"

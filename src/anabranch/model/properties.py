@@ -121,6 +121,16 @@ def shared(several: Iterable[StreamProperties]) -> StreamProperties:
     return StreamProperties(**holds) if known else StreamProperties()
 
 
+def positions_agree(properties: StreamProperties) -> bool:
+    """Whether the n-th insert is the same in all replicas, whatever starts are grouped as one.
+
+    `ties_in_same_order` is about all replicas together, so where starts that differed become
+    equal it needs `insert_only` too: an event that one replica inserts and removes again would
+    shift the positions of all that follow it there.
+    """
+    return properties.ordered and properties.ties_in_same_order and properties.insert_only
+
+
 def observe(streams: Sequence[Sequence[Element]]) -> StreamProperties:
     """What these prefixes of replicas have in common.
 

@@ -27,6 +27,7 @@ from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, 
 from anabranch.batch.buffers import take
 from anabranch.batch.events import with_stable
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.cleanse import release_order
 from anabranch.operators.contract import Route
 from anabranch.operators.normalise_runs import Changes, Runs, changes
@@ -59,6 +60,12 @@ class AlignOperator:
     def reporting_final(self) -> "AlignOperator | None":
         """The same with `final` in its results, if what is released is final."""
         return replace(self, reports_final=True) if self.final_at_start else None
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """In order; ties by value, all of a start at once, where ends do not change."""
+        known = shared(inputs)
+        fixed = known.insert_only or self.final_at_start
+        return replace(known, insert_only=fixed, ordered=True, ties_in_same_order=fixed)
 
     def empty(self) -> "AlignState":
         """Nothing has happened."""

@@ -31,8 +31,7 @@ from anabranch.batch.events import inserts
 from anabranch.batch.hashing import hash_payload
 from anabranch.batch.index import START as NAME_START
 from anabranch.batch.schema import ElementSchema
-from anabranch.model import inference
-from anabranch.model.properties import StreamProperties
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.events import FLAGS, LIVE
@@ -44,17 +43,27 @@ _LOOK: Final = 256
 """Groups of the line that are looked at first; twice as many each further time."""
 
 
-def after_cleanse(properties: StreamProperties) -> StreamProperties:
+def after_cleanse(
+    properties: StreamProperties, *, ties_by_value: bool = True
+) -> StreamProperties:
     """What holds of the output, for each replica, if this holds of the input.
 
-    R1 whatever the input, since the values of a whole group decide about its order; R2 too if
-    identities are unique, R0 if starts are.
+    R1 whatever the input, since the values of a whole group decide about its order, and not
+    where the stables are (`ties_by_value`); R2 too if identities are unique, R0 if starts are.
+    An event waits for every event that starts before it (erratum L13).  What is frozen is part
+    of the history, so it is keyed if that is.
 
     >>> from anabranch.model.properties import cheapest
     >>> cheapest(after_cleanse(StreamProperties()))
     MergeCase.R1
     """
-    return inference.after_cleanse(properties, ties_by_value=True)
+    return StreamProperties(
+        insert_only=True,
+        ordered=True,
+        strictly_increasing=properties.strictly_increasing,
+        ties_in_same_order=ties_by_value,
+        keyed=properties.keyed,
+    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,10 @@ class CleanseOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """In order, without adjusts, the values decide about ties."""
+        return after_cleanse(shared(inputs))
 
     def empty(self) -> "CleanseState":
         """Nothing has happened."""

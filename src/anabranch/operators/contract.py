@@ -8,6 +8,7 @@ of a pipeline.  It makes a `State`, which one lane keeps and changes in place:
     parts                what changed since a mark, as named bytes (`state.blocks.Saved`)
     check                assert every invariant
     route                which lane an element belongs to
+    properties           what its output promises, if its inputs promise something
     split, unite         where it has them: its states for another number of lanes
 
 Contract of `step`; the law tests assert all but the last:
@@ -41,6 +42,7 @@ import pyarrow as pa
 from anabranch.batch.batch import STABLE, Batch, Codes
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.reshape import Reshape
 
@@ -401,6 +403,9 @@ class Operator(Protocol):
     @property
     def route_columns(self) -> Sequence[str]:
         """The payload columns that decide the lane, if `route` is KEY."""
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """What holds of a lane's output if this holds of its ports: too little, never more."""
 
     def empty(self) -> State:
         """A state to which nothing has happened."""

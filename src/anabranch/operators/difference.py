@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import Port, Route
 from anabranch.operators.levels import ANY, LevelsState
 from anabranch.operators.state.codec import StateKind
@@ -36,6 +37,11 @@ class DifferenceOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the inputs."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Nothing: where an event of the right side ends, several left ones may appear."""
+        del inputs
+        return StreamProperties()
 
     def empty(self) -> LevelsState:
         """Nothing has happened."""

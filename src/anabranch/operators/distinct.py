@@ -10,9 +10,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties, shared
+from anabranch.operators.aggregate.promises import Emission, Results, after_aggregate
 from anabranch.operators.contract import INPUT, Route
 from anabranch.operators.levels import LevelsState
 from anabranch.operators.state.codec import StateKind
+
+
+def after_distinct(
+    properties: StreamProperties,
+    *,
+    emission: Emission = Emission.AT_ONCE,
+    in_order: bool = False,
+) -> StreamProperties:
+    """Each payload once while it is alive: a grouped aggregate whose group is the payload.
+
+    A payload is alive in disjoint runs, so its start identifies a run; runs of different
+    payloads finish at different times, as groups do.
+    """
+    return after_aggregate(properties, Results.GROUPED, emission=emission, in_order=in_order)
 
 
 @dataclass(frozen=True)
@@ -28,6 +44,10 @@ class DistinctOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Runs of one payload are disjoint: keyed."""
+        return after_distinct(shared(inputs))
 
     def empty(self) -> LevelsState:
         """Nothing has happened."""

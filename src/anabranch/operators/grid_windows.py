@@ -27,7 +27,8 @@ from anabranch.batch.buffers import to_arrow
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.lifetimes import GridWindows
-from anabranch.operators.lifetimes import round_down
+from anabranch.model.properties import StreamProperties, shared
+from anabranch.operators.lifetimes import StartChange, after_alter_lifetime, round_down
 from anabranch.operators.stateless import (
     Images,
     StatelessOperator,
@@ -78,6 +79,12 @@ class GridWindowOperator(StatelessOperator):
     def output_final_at_start(self) -> bool:
         """A window is its events' lifetime, so ends do not change."""
         return True
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Order, where a row is in one window at most; else rows come again in a later one."""
+        alone = self.windows.size <= self.windows.slide
+        change = StartChange.NON_DECREASING if alone else StartChange.ANY
+        return after_alter_lifetime(shared(inputs), start=change)
 
     def moved(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """A lifetime of one unit, so that adjusts which only move an end change nothing."""

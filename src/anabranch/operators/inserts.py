@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
+from anabranch.model.properties import StreamProperties, shared
+from anabranch.operators.lifetimes import StartChange, after_alter_lifetime
 from anabranch.operators.stateless import StatelessOperator
 
 
@@ -34,6 +36,10 @@ class InsertsOperator(StatelessOperator):
     def output_final_at_start(self) -> bool:
         """Ends do not change: no event has one."""
         return True
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Starts stay: all but the order of ties, which needs an input without adjusts."""
+        return after_alter_lifetime(shared(inputs))
 
     def moved(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """From the start, without an end."""
@@ -63,6 +69,10 @@ class DeletesOperator(StatelessOperator):
     def output_final_at_start(self) -> bool:
         """Ends do not change: no event has one."""
         return True
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Ends become starts: no adjusts if the input has none."""
+        return after_alter_lifetime(shared(inputs), start=StartChange.ANY)
 
     def moved(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """From the end, without an end; nothing where there is no end."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError, UsageError
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Port, Route
 
 if TYPE_CHECKING:
@@ -35,6 +36,32 @@ RIGHT: Final = "right"
 
 How = Literal["inner", "left", "semi", "anti"]
 HOWS: Final = ("inner", "left", "semi", "anti")
+
+
+def after_join(
+    left: StreamProperties,
+    right: StreamProperties,
+    *,
+    in_order: bool = False,
+    never_alive_twice: bool = False,
+) -> StreamProperties:
+    """Pairs of events that match, while both are alive: the start is the later of the two.
+
+    An old event of a slow input pairs with others than those already paired, so starts may
+    decrease, unless the operator takes its inputs together in the order of their starts
+    (`in_order`); then each pair starts where the element that completes it does.  The pairs
+    that one element completes come in an order of the operator's own.
+
+    Keyed inputs are not enough for a keyed output: left 1..9 and 2..8 of one payload both pair
+    with a right 3..5 as (3, the same payloads).  If in neither input a payload is alive twice
+    at one time (`never_alive_twice`), pairs of the same payloads are disjoint.
+    """
+    common = shared([left, right])
+    return StreamProperties(
+        insert_only=common.insert_only,
+        ordered=in_order and common.ordered and common.insert_only,
+        keyed=never_alive_twice,
+    )
 
 
 @dataclass(frozen=True)
@@ -155,6 +182,11 @@ class JoinOperator:
         The end of a run depends on partners that are still to come.
         """
         return self.final_at_start and self.how == "inner"
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Pairs are never corrected if the inputs are not; runs are."""
+        left, right = inputs
+        return after_join(left, right) if self.how == "inner" else StreamProperties()
 
     def empty(self) -> "JoinState":
         """Nothing has happened."""

@@ -28,6 +28,7 @@ import pyarrow as pa
 from anabranch.batch.batch import INSERT, NEVER_UNITS, STABLE, Batch, Codes, Ints
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
@@ -98,6 +99,10 @@ class KeyedOperator:
     def policy(self) -> Policy | None:
         """What becomes of violators, if the operator behind has a policy."""
         return getattr(self.inner, "policy", None)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """That of the operator behind, whose inputs are keyed: a key is part of the payload."""
+        return self.inner.properties(*(replace(one, keyed=True) for one in inputs))
 
     def reporting_final(self) -> "KeyedOperator | None":
         """The same with `final` in its results, if the operator behind knows it."""

@@ -10,7 +10,8 @@ built (erratum C27).  Adjusts that change nothing are not emitted (C26); a remov
 Papers: CEDR *operators*, 4.2; the reference is `anabranch.operators.reference.lifetimes`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ from anabranch.model.lifetimes import (
     StartRule,
     StartShifted,
 )
+from anabranch.model.properties import StreamProperties, positions_agree, shared
 from anabranch.model.time import FOREVER
 from anabranch.operators.stateless import (
     StatelessOperator,
@@ -36,6 +38,39 @@ from anabranch.operators.stateless import (
 )
 
 Rule: TypeAlias = AlterLifetime | Hop
+
+
+class StartChange(Enum):
+    """What an operator does to starts, by a function of the start alone (`ANY`: of more)."""
+
+    NONE = "none"
+    INCREASING = "increasing"  # different starts stay different, in the same order
+    NON_DECREASING = "non_decreasing"  # different starts may become equal: rounding to a grid
+    ANY = "any"
+
+
+def after_alter_lifetime(
+    properties: StreamProperties, *, start: StartChange = StartChange.NONE
+) -> StreamProperties:
+    """Change lifetimes, each as a function of the event; ends do not affect properties.
+
+    Windows that only set the end (`[start, start + size)`) keep all; so does a start function
+    that is strictly increasing.  Rounding to a grid keeps order, but makes starts equal: what
+    was unique need not be, and ties are those of all starts that fall on one grid point, in
+    their order.  After any other change of starts only the absence of adjusts is known.  A step
+    with adjusts is sorted by payload, so only an input without them keeps the order of ties.
+    """
+    if start in (StartChange.NONE, StartChange.INCREASING):
+        ties = properties.ties_in_same_order and properties.insert_only
+        return replace(properties, ties_in_same_order=ties)
+    insert_only = properties.insert_only
+    if start is StartChange.ANY:
+        return StreamProperties(insert_only=insert_only)
+    return StreamProperties(
+        insert_only=insert_only,
+        ordered=properties.ordered,
+        ties_in_same_order=positions_agree(properties),
+    )
 
 
 @dataclass(frozen=True)
@@ -60,6 +95,12 @@ class AlterLifetimeOperator(StatelessOperator):
         return (
             self.final_at_start or isinstance(self.rule, Hop) or self.rule.ends_by_start_alone
         )
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """All but the order of ties if starts stay or move; order if they are rounded."""
+        rounds = isinstance(self.rule, Hop) or isinstance(self.rule.start, StartRounded)
+        change = StartChange.NON_DECREASING if rounds else StartChange.INCREASING
+        return after_alter_lifetime(shared(inputs), start=change)
 
     def moved(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """The new lifetimes of events that live."""

@@ -29,8 +29,7 @@ from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, STABLE, Batch, 
 from anabranch.batch.events import with_stable
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
-from anabranch.model import inference
-from anabranch.model.properties import StreamProperties
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.normalise_runs import Changes, Runs, changes, runs
 from anabranch.operators.state.codec import StateKind
@@ -44,6 +43,10 @@ def after_normalise(
     properties: StreamProperties, *, max_multiplicity: int | None = None
 ) -> StreamProperties:
     """What holds of the output, for each replica, if this holds of the input.
+
+    Fragments that meet are joined by adjusts, also if the input has none.  Where several events
+    of one payload start together, their levels have one identity; this cannot be if the input
+    is keyed, or if no payload is ever alive twice at one time.
 
     `max_multiplicity` is a promise about every prefix: no more events of one payload are alive
     at one time, provisional ends included.
@@ -59,7 +62,7 @@ def after_normalise(
             "if nothing is known; leave it out, or give the greatest number of equal payloads"
         )
         raise UsageError(message)
-    return inference.after_normalise(properties, never_alive_twice=max_multiplicity == 1)
+    return StreamProperties(keyed=properties.keyed or max_multiplicity == 1)
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class NormaliseOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Keyed, if the input is."""
+        return after_normalise(shared(inputs))
 
     def empty(self) -> "NormaliseState":
         """Nothing has happened."""

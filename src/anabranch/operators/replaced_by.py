@@ -30,6 +30,7 @@ from anabranch.batch.events import inserts, nothing
 from anabranch.batch.row_order import row_order
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import INPUT, Route
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
@@ -68,6 +69,13 @@ class ReplacedByOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Keyed: of a key one row begins at a time.  Rows that come in order, go out so."""
+        known = shared(inputs)
+        in_order = known.insert_only and known.ordered
+        strictly = known.insert_only and known.strictly_increasing
+        return StreamProperties(keyed=True, ordered=in_order, strictly_increasing=strictly)
 
     def empty(self) -> "ReplacedByState":
         """Nothing has happened."""

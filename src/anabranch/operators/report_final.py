@@ -23,6 +23,7 @@ import numpy as np
 from anabranch.batch.batch import Batch
 from anabranch.batch.events import nothing
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import first_ends, is_frozen
@@ -45,6 +46,17 @@ class ReportFinalOperator:
     def output(self) -> ElementSchema:
         """Elements with the columns of the input."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Of what is reported: no adjusts; where ends are known it comes by start and value."""
+        known, in_order = shared(inputs), self.final_at_start
+        return StreamProperties(
+            insert_only=True,
+            ordered=in_order,
+            strictly_increasing=in_order and known.strictly_increasing,
+            ties_in_same_order=in_order,
+            keyed=known.keyed,
+        )
 
     def empty(self) -> "ReportFinalState":
         """Nothing has happened."""

@@ -32,6 +32,7 @@ from anabranch.batch.buffers import take
 from anabranch.batch.hashing import hash_rows
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import InputError
+from anabranch.model.properties import StreamProperties
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import INPUT, Route
 from anabranch.operators.normalise_runs import Runs, changes
@@ -72,6 +73,10 @@ class StatelessOperator(ABC):
     @abstractmethod
     def passed(self, received: int) -> int:
         """The greatest stable that is true once the input has this frontier."""
+
+    @abstractmethod
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """What holds of a lane's output if this holds of its input."""
 
     @property
     def route(self) -> Route:

@@ -31,6 +31,7 @@ from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.batch.row_order import check_order, ranks
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import SchemaError, StateError, UsageError
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import INPUT, Route
 from anabranch.operators.levels import (
     ANY,
@@ -110,6 +111,11 @@ class TopKOperator:
     def output_final_at_start(self) -> bool:
         """Whether output events are final when they start: no, a later start may cut them."""
         return False
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """Equal rows may come into view together, so it is keyed only if there is one row."""
+        del inputs
+        return StreamProperties(keyed=self.k == 1)
 
     def empty(self) -> "TopKState":
         """Nothing has happened."""

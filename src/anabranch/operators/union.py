@@ -36,6 +36,7 @@ from anabranch.batch.batch import (
 )
 from anabranch.batch.events import inserts, nothing
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
@@ -60,6 +61,7 @@ from anabranch.operators.unary import (
     require_schema,
 )
 from anabranch.operators.unary_judge import judge
+from anabranch.operators.union_of import after_union
 
 _START, _END, _INPUT = range(3)
 _KIND: Final = StateKind("anabranch union", version=2)
@@ -89,6 +91,11 @@ class UnionOperator:
     def output_final_at_start(self) -> bool:
         """What is never adjusted has known ends."""
         return self.insert_only
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """As `after_union` has it, with one of `inputs` for each that will ever take part."""
+        known = after_union(*inputs)
+        return replace(known, insert_only=known.insert_only or self.insert_only)
 
     def empty(self) -> "UnionState":
         """No input is attached."""

@@ -15,6 +15,8 @@ from typing import Final
 
 from anabranch.batch.batch import Batch, concat
 from anabranch.batch.schema import ElementSchema
+from anabranch.errors import UsageError
+from anabranch.model.properties import StreamProperties, positions_agree, shared
 from anabranch.operators.contract import Port, Route
 from anabranch.operators.state.blocks import CONTROL, Saved, part_of
 from anabranch.operators.state.codec import StateKind, to_table, write_tables
@@ -22,6 +24,30 @@ from anabranch.operators.trusting import TrustingState
 from anabranch.operators.unary import Changed, changes_nothing
 
 _KIND: Final = StateKind("anabranch union_of", version=1)
+
+
+def after_union(
+    *inputs: StreamProperties, in_order: bool = False, disjoint: bool = False
+) -> StreamProperties:
+    """All events of all inputs, as they arrive.
+
+    How the inputs interleave differs between replicas, so nothing is left of order, unless the
+    operator waits and emits by start and, for equal starts, input after input (`in_order`).
+    Two inputs may hold the same identity, unless their payloads are `disjoint`.
+    """
+    if not inputs:
+        message = "union: no input; give the properties of at least one"
+        raise UsageError(message)
+    common = shared(inputs)
+    if len(inputs) == 1:
+        return common
+    ordered = in_order and common.ordered
+    return StreamProperties(
+        insert_only=common.insert_only,
+        ordered=ordered,
+        ties_in_same_order=ordered and positions_agree(common),
+        keyed=common.keyed and disjoint,
+    )
 
 
 @dataclass(frozen=True)
@@ -48,6 +74,10 @@ class UnionOfOperator:
     def ports(self) -> Mapping[str, Port]:
         """All are alike; any element may go to any lane."""
         return {name: Port(self.schema, self.route) for name in self.names}
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """One input stays as it is; of several only the absence of adjusts is left."""
+        return after_union(*inputs)
 
     def empty(self) -> "UnionOfState":
         """Nothing has happened."""

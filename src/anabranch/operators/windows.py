@@ -31,6 +31,7 @@ from anabranch.batch.events import nothing
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import InputError, StateError, ViolationError
 from anabranch.model import Stable
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
     BUCKET_OF,
     Inputs,
@@ -102,6 +103,11 @@ class WindowsOperator:
     def route_columns(self) -> Sequence[str]:
         """The columns of the group."""
         return tuple(self.columns.names[: max(1, self.keys)])
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """None: its rows are no elements."""
+        del inputs
+        return StreamProperties()
 
     def empty(self) -> "WindowsState":
         """There is no group yet."""

@@ -1,16 +1,18 @@
-"""A query in words: its steps by stage, the lanes of each, and what never becomes final."""
+"""A query in words: steps by stage, lanes, what each promises, what never becomes final."""
 
 from collections.abc import Mapping
 from typing import Final
 
+from anabranch.model.properties import StreamProperties
+from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.contract import Route
 from anabranch.operators.route import Routing
 from anabranch.plan.node import Node, Source, Step, nodes
+from anabranch.plan.properties import in_words, properties
 from anabranch.plan.stages import Placed, Stage, stages
 
 _REMEMBERS: Final = {
     "aggregate": "the end points of its groups, until the frontier has passed them",
-    "panes": "a sum per key and pane, until the frontier has passed its windows",
     "top_k": "the rows of its groups, until the frontier has passed their ends",
     "join": "events of each side, until the frontier of the other side has passed their ends",
     "distinct": "where counts of equal payloads change, until the frontier has passed it",
@@ -20,16 +22,18 @@ _REMEMBERS: Final = {
     "align": "events, until the frontier has passed their starts",
 }
 """What steps with a state remember, by the names of their operators; others have none."""
+_PANES: Final = "a sum per key and pane, until the frontier has passed its windows"
 
 
 def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
     """The description; `entries` are those of the sources, by their ids."""
     cut, routings = stages(last)
+    promised = properties(last, lanes)
     lines: list[str] = []
     for number, stage in enumerate(cut):
         lines.append(f"stage {number}: {lanes} lane{'' if lanes == 1 else 's'}")
         for one in stage.steps:
-            lines += _step(one, routings)
+            lines += _step(one, routings, promised[one.node.id])
         lines += _sends(stage)
     lines += _warnings(last, lanes)
     for name, words in entries.items():
@@ -37,18 +41,25 @@ def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _step(placed: Placed, routings: Mapping[str, Routing]) -> list[str]:
+def _step(
+    placed: Placed, routings: Mapping[str, Routing], promised: StreamProperties
+) -> list[str]:
     node = placed.node
     if isinstance(node, Source):
-        return [f"  {node.id}: {node.words}, lanes by {routed_by(routings[node.id])}"]
+        return [
+            f"  {node.id}: {node.words}, lanes by {routed_by(routings[node.id])}",
+            f"    {in_words(promised)}",
+        ]
     named = [(one.port, one.of.partition(">")[0]) for one in placed.edges]
     reads = ", ".join(of if port == "input" else f"{port} {of}" for port, of in named)
-    remembers = _REMEMBERS.get(node.operator.name, "nothing")
+    panes = isinstance(node.operator, PaneAggregateOperator)
+    remembers = _PANES if panes else _REMEMBERS.get(node.operator.name, "nothing")
     final = "starts" if node.final_at_start else "ends"
     return [
         f"  {node.id}: {node.words} (reads {reads})",
         f"    remembers {remembers}",
         f"    events are final when the frontier has passed their {final}",
+        f"    {in_words(promised)}",
     ]
 
 
@@ -73,14 +84,10 @@ def _warnings(last: Node, lanes: int) -> list[str]:
         if not isinstance(node, Step):
             continue
         operator = node.operator
-        if (
-            operator.name in ("aggregate", "panes", "top_k")
-            and not operator.route_columns
-            and lanes > 1
-        ):
+        if operator.name in ("aggregate", "top_k") and not operator.route_columns and lanes > 1:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "
-                "grouprouted_by(...) columns, or use lanes=1"
+                "group_by(...) columns, or use lanes=1"
             )
         if operator.name in ("inserts", "deletes"):
             lines.append(

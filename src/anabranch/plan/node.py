@@ -8,11 +8,12 @@ the frontier has passed its start.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import Operator
 from anabranch.operators.route import Routing
 
@@ -23,6 +24,7 @@ class Source:
 
     `entry` is opaque.  `routing` is what its operator asks for; `may_follow`: its lanes may be
     those of a key of the payload as well, since all elements of an event have the same payload.
+    `properties` are what one lane of it promises.
     """
 
     id: str
@@ -34,6 +36,7 @@ class Source:
     final_at_start: bool = False
     renamed: "Callable[[str], Source] | None" = None
     """The same source under a name, if the user gave it none."""
+    properties: StreamProperties = field(default_factory=StreamProperties)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,8 @@ class Step:
 class Native:
     """A `where` or `select` that Spark evaluates, on the output of another node.
 
-    `change` is opaque: what Spark gets.
+    `change` is opaque: what Spark gets.  `one_to_one`: two payloads that differ stay different,
+    as in every `where`.
     """
 
     id: str
@@ -75,6 +79,7 @@ class Native:
     words: str
     final_at_start: bool = False
     is_named: bool = False
+    one_to_one: bool = False
 
 
 Node: TypeAlias = Source | Step | Native

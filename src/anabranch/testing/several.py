@@ -21,6 +21,7 @@ from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element, Insert
 from anabranch.model.notation import parse, show_element
+from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
     Arrival,
     ControlEntry,
@@ -77,6 +78,11 @@ class SeveralOperator:
     def output(self) -> ElementSchema:
         """Inserts whose payload is text."""
         return replace(self.schema, has_seq=False, has_replica=False)
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """None: its rows are the elements of other streams."""
+        del inputs
+        return StreamProperties()
 
     def empty(self) -> "SeveralState":
         """Nothing has happened to any run."""

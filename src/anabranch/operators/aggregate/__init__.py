@@ -9,5 +9,6 @@ points       end points with the sums behind them: what a step changes
 bag_store    the events of the input, where functions need values
 state        the step, on these
 saving       the state in parts
+promises     what the output promises
 operator     the specification
 """

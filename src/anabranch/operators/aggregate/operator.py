@@ -25,7 +25,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
+from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.aggregate.functions import Aggregate, check
+from anabranch.operators.aggregate.promises import Emission, Results, after_aggregate
 from anabranch.operators.aggregate.saving import open_state
 from anabranch.operators.aggregate.state import AggregateState
 from anabranch.operators.contract import Route
@@ -86,6 +88,13 @@ class AggregateOperator:
     def output_final_at_start(self) -> bool:
         """Whether output events are final when they start: no, a later start may cut them."""
         return False
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """One event per group and time, answered at once and corrected: keyed.
+
+        With panes the group has the window as well.
+        """
+        return after_aggregate(shared(inputs), Results.GROUPED, emission=Emission.AT_ONCE)
 
     def reporting_final(self) -> "AggregateOperator":
         """The same operator with the events that become final in its results."""

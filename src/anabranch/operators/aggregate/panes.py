@@ -75,7 +75,6 @@ class PaneAggregateOperator(AggregateOperator):
     place that it has in the output.
     """
 
-    name: str = "panes"
     windows: GridWindows = field(kw_only=True)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 `choose` takes the cheapest case that is right for what every replica promises.  Promises are
 declared by sources, enforced by operators such as cleanse, or inferred through a plan
-(`anabranch.model.inference`); a replica that declares nothing promises nothing.
+(`Operator.properties`); a replica that declares nothing promises nothing.
 
 * Where replicas may have gaps the case is R3 or R4: the others remember one start, so that
   what another copy brings behind it is late (errata L6, D4).

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
-from anabranch.model.properties import MergeCase
+from anabranch.model.properties import MergeCase, StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.merge import codec, ordered_codec
 from anabranch.operators.merge.choose import Choice
@@ -42,6 +42,25 @@ from anabranch.operators.merge.ordered_state import CASES, OrderedState
 from anabranch.operators.merge.policy import DEFAULT, Policy, require_choice, require_support
 from anabranch.operators.merge.state import MergeState
 from anabranch.operators.state.reshape import Reshape
+
+
+def after_merge(properties: StreamProperties, case: MergeCase) -> StreamProperties:
+    """The merge of such replicas by this case, as a replica of other such merges.
+
+    R0 to R2 emit only what starts at or after all they emitted, as it came: in order, without
+    adjusts; R1 by position, so that ties stay; R2 in the order of arrival.  R3
+    and R4 correct ends, and remove what the deciding replica lacks; R4 may repeat an event.
+    """
+    if case is MergeCase.R0:
+        return StreamProperties(insert_only=True, strictly_increasing=True)
+    if case in (MergeCase.R1, MergeCase.R2):
+        return StreamProperties(
+            insert_only=True,
+            ordered=True,
+            ties_in_same_order=case is MergeCase.R1,
+            keyed=properties.keyed or case is MergeCase.R2,
+        )
+    return StreamProperties(keyed=case is MergeCase.R3)
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,10 @@ class MergeOperator:
     def route_columns(self) -> Sequence[str]:
         """None: identity and start are no columns."""
         return ()
+
+    def properties(self, *inputs: StreamProperties) -> StreamProperties:
+        """As a replica of other merges: what its case needs."""
+        return after_merge(shared(inputs), self.case)
 
     def reporting_final(self) -> "MergeOperator | None":
         """The same with `final` in its results; R0 to R2 keep no event that they emitted."""

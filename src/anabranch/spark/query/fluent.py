@@ -51,9 +51,8 @@ class Fluent(ABC):
             id: The name of the step.
         """
         made = condition_of(condition, self._sample(), "where")
-        return self._native(
-            "where", Where(made), self._node.schema, f"where {_shown(made)}", id
-        )
+        words = f"where {_shown(made)}"
+        return self._native("where", Where(made), self._node.schema, words, id, one_to_one=True)
 
     def select(
         self,
@@ -72,7 +71,7 @@ class Fluent(ABC):
         made, payload = columns_of(columns, self._sample(), "select")
         schema = ElementSchema(self._node.schema.time, payload)
         words = f"select {', '.join(payload.names)}{' one to one' if one_to_one else ''}"
-        return self._native("select", Select(made), schema, words, id)
+        return self._native("select", Select(made), schema, words, id, one_to_one=one_to_one)
 
     def window(
         self,
@@ -315,12 +314,26 @@ class Fluent(ABC):
         return show_span(units) if self._node.schema.time.value == "timestamp" else str(units)
 
     def _native(
-        self, word: str, change: Any, schema: ElementSchema, words: str, given: str | None
+        self,
+        word: str,
+        change: Any,
+        schema: ElementSchema,
+        words: str,
+        given: str | None,
+        *,
+        one_to_one: bool,
     ) -> "Query":
-        known = self._node.final_at_start
-        named = given is not None
         return _query(
-            Native(given or word, self._node, change, schema, words, known, is_named=named)
+            Native(
+                given or word,
+                self._node,
+                change,
+                schema,
+                words,
+                self._node.final_at_start,
+                is_named=given is not None,
+                one_to_one=one_to_one,
+            )
         )
 
     def _step(

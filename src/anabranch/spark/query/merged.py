@@ -13,7 +13,7 @@ from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.batch.times import show_span, to_seconds
 from anabranch.errors import UsageError
-from anabranch.model.properties import MergeCase
+from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.contract import Operator, Route
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.merge import MergeOperator
@@ -22,6 +22,7 @@ from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union import UnionOperator
 from anabranch.plan.node import Node, Source
+from anabranch.plan.properties import unordered
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE, PROGRESS
 from anabranch.spark.duplicates import DuplicateWarner, explain_duplicates
 from anabranch.spark.lane.receive import Order
@@ -104,7 +105,21 @@ class Merged(Fluent):
             self.label,
             may_follow=routing.by is Route.IDENTITY,
             final_at_start=self.copies.ends_are_known,
+            properties=self._promised,
         )
+
+    @property
+    def _promised(self) -> StreamProperties:
+        """What a lane of the output promises, for what is declared of the inputs."""
+        copies = self.copies
+        declared = [one or StreamProperties() for one in copies.declared.values()]
+        if copies.are_plain:
+            declared = [replace(one, insert_only=True) for one in declared]
+        stream = copies.stream
+        more_may_come = copies.inboxes or stream is None or not stream.copies
+        known = self.operator.properties(*declared, *(declared if more_may_come else ()))
+        # The rows of a stream that no merge compares are in an order of Spark's.
+        return unordered(known) if self.hosted else known
 
     def align(self) -> "Merged":
         """The same with its events in the order of their starts.

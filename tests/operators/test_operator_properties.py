@@ -10,21 +10,6 @@ from hypothesis import strategies as st
 from anabranch.errors import UsageError
 from anabranch.model.element import Insert, Stable
 from anabranch.model.history import History, replays
-from anabranch.model.inference import (
-    Emission,
-    Results,
-    StartChange,
-    after_aggregate,
-    after_alter_lifetime,
-    after_cleanse,
-    after_distinct,
-    after_join,
-    after_merge,
-    after_normalise,
-    after_project,
-    after_union,
-    after_where,
-)
 from anabranch.model.notation import parse
 from anabranch.model.operators import distinct, normalise
 from anabranch.model.properties import (
@@ -34,6 +19,15 @@ from anabranch.model.properties import (
     cheapest,
     observe,
 )
+from anabranch.operators.aggregate.promises import Emission, Results, after_aggregate
+from anabranch.operators.cleanse import after_cleanse
+from anabranch.operators.distinct import after_distinct
+from anabranch.operators.join import after_join
+from anabranch.operators.lifetimes import StartChange, after_alter_lifetime
+from anabranch.operators.merge.merge import after_merge
+from anabranch.operators.normalise import after_normalise
+from anabranch.operators.union_of import after_union
+from anabranch.plan.properties import after_native
 from anabranch.testing.strategies import histories, interleavings, replicas
 
 IN_ORDER = StreamProperties(insert_only=True, ordered=True)
@@ -86,9 +80,9 @@ def test_lmerge_iv_g_example_1_published_properties(published, case):
 def test_lmerge_iv_g_example_2_enforced_order():
     keyed = StreamProperties(keyed=True)
     assert cheapest(keyed) is MergeCase.R3
-    assert cheapest(after_cleanse(keyed)) is MergeCase.R2
-    assert cheapest(after_cleanse(DISORDERED, ties_by_value=True)) is MergeCase.R1
-    assert cheapest(after_cleanse(DISORDERED)) is MergeCase.R4
+    assert cheapest(after_cleanse(keyed, ties_by_value=False)) is MergeCase.R2
+    assert cheapest(after_cleanse(DISORDERED)) is MergeCase.R1
+    assert cheapest(after_cleanse(DISORDERED, ties_by_value=False)) is MergeCase.R4
 
 
 def test_lmerge_iv_g_example_3_windowed_count_over_an_ordered_stream():
@@ -146,23 +140,24 @@ def test_where_keeps_every_property(inputs, letters, bound):
     outputs = [
         models.where(s, lambda start, p: p in letters and start >= bound) for s in inputs
     ]
-    assert kept(after_where(observe(inputs)), outputs)
+    assert kept(after_native(observe(inputs), one_to_one=True), outputs)
 
 
 @given(any_replicas)
 def test_project_may_make_identities_equal(inputs):
     known = observe(inputs)
     renamed = [models.changed(s, payload=lambda p: p + "!") for s in inputs]
-    assert kept(after_project(known, one_to_one=True), renamed)
+    assert kept(after_native(known, one_to_one=True), renamed)
     grouped_up = [models.changed(s, payload=grouped) for s in inputs]
-    assert kept(after_project(known), grouped_up)
+    assert kept(after_native(known, one_to_one=False), grouped_up)
 
 
 def test_project_loses_keyed_unless_it_is_one_to_one():
     keyed = StreamProperties(keyed=True)
-    assert after_project(keyed, one_to_one=True) == keyed
-    assert after_project(keyed) == DISORDERED
-    assert after_project(StreamProperties(strictly_increasing=True)).keyed
+    assert after_native(keyed, one_to_one=True) == keyed
+    assert after_native(keyed, one_to_one=False) == DISORDERED
+    strict = StreamProperties(strictly_increasing=True)
+    assert after_native(strict, one_to_one=False).keyed
     both = models.changed(parse("insert a 1..2; insert b 1..3"), payload=grouped)
     assert not observe([both]).keyed
 
@@ -332,21 +327,22 @@ def rank(event):
 @given(in_order_replicas, st.booleans())
 def test_distinct_over_ordered_inputs(inputs, in_order):
     outputs = [models.final(s, distinct, in_order=in_order) for s in inputs]
-    assert kept(after_distinct(observe(inputs), in_order=in_order), outputs)
+    promised = after_distinct(observe(inputs), emission=Emission.WHEN_PASSED, in_order=in_order)
+    assert kept(promised, outputs)
 
 
 @given(any_replicas)
 def test_distinct_at_once(inputs):
     outputs = [models.eager(distinct(p.history) for p in replays(s)) for s in inputs]
-    assert kept(after_distinct(observe(inputs), emission=Emission.AT_ONCE), outputs)
+    assert kept(after_distinct(observe(inputs)), outputs)
 
 
 @given(any_replicas, st.randoms(use_true_random=False))
 def test_cleanse_gives_order(inputs, random):
     known = observe(inputs)
-    assert kept(after_cleanse(known, ties_by_value=True), [models.cleansed(s) for s in inputs])
+    assert kept(after_cleanse(known), [models.cleansed(s) for s in inputs])
     unsorted = [models.cleansed(s, ties=lambda _: random.random()) for s in inputs]
-    assert kept(after_cleanse(known), unsorted)
+    assert kept(after_cleanse(known, ties_by_value=False), unsorted)
 
 
 @given(any_replicas)
@@ -354,7 +350,7 @@ def test_normalise_promises_little(inputs):
     outputs = [models.eager(normalise(p.history) for p in replays(s)) for s in inputs]
     assert kept(after_normalise(observe(inputs)), outputs)
     once = [models.eager(normalise(distinct(p.history)) for p in replays(s)) for s in inputs]
-    assert kept(after_normalise(DISORDERED, never_alive_twice=True), once)
+    assert kept(after_normalise(DISORDERED, max_multiplicity=1), once)
 
 
 def test_normalise_adjusts_where_its_input_does_not():
