@@ -1,6 +1,6 @@
 """A query of three stages over a folder of elements, as a process that a test kills.
 
-python query_run.py FOLDER [once]
+python query_run.py FOLDER MASTER [once]
 """
 
 import sys
@@ -20,9 +20,9 @@ def build(stream: ab.Stream) -> Query:
     return sums.select("n", "total").normalise()
 
 
-def main(folder: Path, *, once: bool) -> None:
+def main(folder: Path, master: str, *, once: bool) -> None:
     """Run until killed, or until all files are read."""
-    spark = ab.session(master="local[2]", config={"spark.driver.memory": "700m"})
+    spark = ab.session(master=master, config={"spark.driver.memory": "700m"})
     rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 2)
     stream = ab.elements(rows.parquet(str(folder / "in")))
     started = build(stream).start(
@@ -33,4 +33,4 @@ def main(folder: Path, *, once: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), once=sys.argv[2:] == ["once"])
+    main(Path(sys.argv[1]), sys.argv[2], once=sys.argv[3:] == ["once"])

@@ -7,7 +7,7 @@ again.  At the end its output has the history that the model gives for all eleme
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from faulty import PATIENCE, QUICK_JAVA, Counts
 from query_run import build
 from sessions import Session
+from standalone import Cluster
 
 import anabranch as ab
 from anabranch.spark.write.read_output import read_output
@@ -64,8 +65,10 @@ def elements(rng: random.Random) -> list[dict[str, Any]]:
 class Killed:
     """The query as a process, the files that it is given, and what was done to it."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, cluster: Cluster | None = None) -> None:
         self.folder, self.rng, self.counts = folder, random.Random(seed), Counts()
+        self.env = {"JDK_JAVA_OPTIONS": QUICK_JAVA} | (cluster.env if cluster else {})
+        self.master = cluster.url if cluster else "local[2]"
         self.rows = elements(self.rng)
         self.waiting = [self.rows[at : at + ROWS] for at in range(0, len(self.rows), ROWS)]
         self.sessions: list[Session] = []
@@ -81,8 +84,8 @@ class Killed:
 
     def start(self, *words: str) -> Session:
         log = self.folder / f"driver-{len(self.sessions)}.log"
-        command = [sys.executable, RUN, self.folder, *words]
-        self.sessions.append(Session(command, log=log, env={"JDK_JAVA_OPTIONS": QUICK_JAVA}))
+        command = [sys.executable, RUN, self.folder, self.master, *words]
+        self.sessions.append(Session(command, log=log, env=self.env))
         return self.sessions[-1]
 
     def last(self, log: str) -> int:
@@ -91,15 +94,23 @@ class Killed:
 
     def live_and_die(self, files: int) -> None:
         """One life, ended in a trigger or after one."""
-        session, before, began = self.start(), self.last("commits"), time.monotonic()
+        session, before = self.start(), self.last("commits")
         self.give(files)
-        log = self.rng.choice(["offsets", "commits", "commits"])
-        while self.last(log) <= before:
+        self.until(session, self.rng.choice(["offsets", "commits", "commits"]), before + 1)
+        self.give(1)
+        time.sleep(self.rng.uniform(0, 3))
+        self.kill(session)
+
+    def until(self, session: Session, log: str, trigger: int) -> None:
+        """Wait until a trigger has begun (`offsets`) or ended (`commits`)."""
+        began = time.monotonic()
+        while self.last(log) < trigger:
             assert session.process.poll() is None, session.tail()
             assert time.monotonic() - began < PATIENCE, session.tail()
             time.sleep(0.02)
-        self.give(1)
-        time.sleep(self.rng.uniform(0, 3))
+
+    def kill(self, session: Session) -> None:
+        """Of the driver, or of a worker of the cluster."""
         session.kill()
         self.counts.kills += 1
         self.counts.in_a_trigger += self.last("offsets") > self.last("commits")
@@ -113,32 +124,69 @@ class Killed:
         assert session.wait(PATIENCE) == 0, session.tail()
         assert "adds up: True" in session.log.read_text(), session.tail()
 
+    def judge(self, spark: Any) -> None:
+        """The output has the history of a batch of all elements."""
+        rows = spark.createDataFrame(pa.Table.from_pylist(self.rows, schema=SCHEMA))
+        truth = sorted(map(str, build(ab.elements(rows)).final().collect()))
+        out = self.folder / "out"
+        found = sorted(map(str, read_output(spark, out, what="current").collect()))
+        self.counts.lost = len(set(truth) - set(found))
+        self.counts.doubled = max(0, len(found) - len(truth))
+        print(f"{self.counts}, {len(truth)} events")
+        assert len(truth) > 50
+        assert found == truth
+        seqs = read_output(spark, out).select("seq").toArrow()["seq"].to_pylist()
+        assert len(seqs) == len(set(seqs))
+
+
+MakeKilled = Callable[..., Killed]
+
+
+@pytest.fixture
+def killed(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> Iterator[MakeKilled]:
+    """`killed(number)`: the seed is the number of the test and `make test-deep SEED=n`."""
+    made: list[Killed] = []
+
+    def make(number: int, cluster: Cluster | None = None) -> Killed:
+        seed = int(request.config.getoption("hypothesis_seed", None) or 0) * 1000 + number
+        made.append(Killed(tmp_path, seed, cluster))
+        record_property("faults", (seed, vars(made[0].counts)))
+        return made[0]
+
+    yield make
+    for session in [session for one in made for session in one.sessions]:
+        session.close()
+
 
 @pytest.mark.parametrize("number", range(700, 703))
 def test_a_killed_query_of_three_stages_has_the_history_of_the_batch(
-    spark: Any,
-    tmp_path: Path,
-    number: int,
-    request: pytest.FixtureRequest,
-    record_property: Callable[[str, object], None],
+    killed: MakeKilled, spark: Any, number: int
 ) -> None:
-    seed = int(request.config.getoption("hypothesis_seed", None) or 0) * 1000 + number
-    here = Killed(tmp_path, seed)
-    record_property("faults", (seed, vars(here.counts)))
-    try:
-        for left in range(KILLS, 0, -1):
-            here.live_and_die(max(1, len(here.waiting) // (left + 1)))
-        here.finish()
-    finally:
-        for one in here.sessions:
-            one.close()
-    rows = spark.createDataFrame(pa.Table.from_pylist(here.rows, schema=SCHEMA))
-    truth = sorted(map(str, build(ab.elements(rows)).final().collect()))
-    found = sorted(map(str, read_output(spark, tmp_path / "out", what="current").collect()))
-    here.counts.lost = len(set(truth) - set(found))
-    here.counts.doubled = max(0, len(found) - len(truth))
-    print(f"seed {seed}: {here.counts}, {len(truth)} events")
-    assert len(truth) > 50
-    assert found == truth
-    seqs = read_output(spark, tmp_path / "out").select("seq").toArrow()["seq"].to_pylist()
-    assert len(seqs) == len(set(seqs))
+    here = killed(number)
+    for left in range(KILLS, 0, -1):
+        here.live_and_die(max(1, len(here.waiting) // (left + 1)))
+    here.finish()
+    here.judge(spark)
+
+
+@pytest.mark.parametrize("number", range(710, 712))
+def test_workers_of_a_cluster_are_killed_below_a_query(
+    killed: MakeKilled, cluster: Cluster, spark: Any, number: int
+) -> None:
+    here = killed(number, cluster)
+    session = here.start()
+    for left in range(KILLS, 0, -1):
+        before = here.last("commits")
+        here.give(max(1, len(here.waiting) // (left + 1)))
+        here.until(session, "offsets", before + 1)
+        time.sleep(here.rng.uniform(0, 2))
+        here.kill(cluster.workers.pop(here.rng.randrange(len(cluster.workers))))
+        cluster.add_worker()
+        here.until(session, "commits", before + 1)
+    here.kill(session)
+    here.finish()
+    here.judge(spark)
