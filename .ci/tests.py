@@ -52,7 +52,7 @@ class Share:
         log = folder / f"{name}.log"
         # A cache of its own: what failed last would be overwritten by the other share.
         cache = f"cache_dir=.pytest_cache/{name.replace(' ', '-')}"
-        command = [sys.executable, "-m", "pytest", "-m", *marks, "--durations=25", "-o", cache]
+        command = [sys.executable, "-m", "pytest", "-m", *marks, "--durations=60", "-o", cache]
         with log.open("wb") as out:
             words = [*command, *options, *files_of(name, options)]
             process = subprocess.Popen(words, stdout=out, stderr=out)

@@ -52,11 +52,9 @@ CASES = [
 ON_SPARK = [one for one in CASES if one.values[0] not in LOCAL]
 
 FIRST = {
-    load_cases(FOLDER / f"{name}.case")[0].name
-    for name in FILES
-    if not name.startswith("merge_") or name == "merge_r3"
+    load_cases(FOLDER / f"{name}.case")[0].name for name in ("merge_r3", "cleanse", "distinct")
 }
-"""What every check runs on Spark in a query of its own: one picture for each operator."""
+"""What every check runs on Spark in a query of its own; the others are played together."""
 
 ALONE = [
     pytest.param(*one.values, id=one.id, marks=() if one.id in FIRST else pytest.mark.deep)

@@ -19,13 +19,10 @@ from anabranch.spark.session import start as sessions
 ROOT = Path(__file__).parents[2]
 
 CHOSEN = (
-    "test_dataframes_spark.py::test_streams_run_as_one_query_with_several_sinks",
-    "test_membership_spark.py::test_a_policy_detaches_in_all_lanes_at_the_next_trigger",
-    "test_windows_run.py::test_a_stream_shows_what_predict_shows[coral8]",
+    "test_query_views_spark.py::test_rows_of_a_stream_live_until_the_next_of_their_key",
     "connect_only.py",
 )
-"""One of each kind, quick ones: streams with several sinks, an inbox and its members, windows,
-and what is special there (progress too)."""
+"""A query, and merges with what is special there (progress too)."""
 
 
 def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:
@@ -48,7 +45,7 @@ def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:
 @pytest.mark.spark
 @pytest.mark.process
 @pytest.mark.timeout(400)
-def test_merge_and_windows_on_connect() -> None:
+def test_merges_and_a_query_on_connect() -> None:
     printed = run_on_connect(*CHOSEN, timeout=380)
     assert "skipped" not in printed
     assert " passed" in printed

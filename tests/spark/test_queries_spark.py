@@ -1,7 +1,8 @@
 """Queries on Spark: batch and streams, cut into triggers, with restarts, have one history."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -88,7 +89,16 @@ QUERIES: dict[str, Callable[[ab.Stream], Query]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+IN_CI = {"three stages", "windows", "read twice", "anti, counted", "of an aggregate"}
+"""The others take the same paths through Spark; tests of the operators judge their results."""
+
+
+def cases(names: Iterable[str]) -> list[Any]:
+    deep = pytest.mark.deep
+    return [pytest.param(one, marks=() if one in IN_CI else deep) for one in names]
+
+
+@pytest.mark.parametrize("name", cases(QUERIES))
 def test_a_stream_in_triggers_with_restarts_has_the_history_of_the_batch(
     name: str,
     spark: SparkSession,
@@ -126,7 +136,7 @@ JOINS: dict[str, Callable[[ab.Stream, ab.Stream], Query]] = {
 }
 
 
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("name", cases(JOINS))
 def test_two_sources_have_the_history_of_the_batch(
     name: str,
     spark: SparkSession,

@@ -71,7 +71,7 @@ RARE = 2
 
 # The search is bounded, so a rare engine differs more often; the same ones are drawn each time.
 @given(engines("active"), st.integers(0, 1_000))
-@settings(max_examples=max(6, settings.default.max_examples // 10), derandomize=True)
+@settings(max_examples=max(4, settings.default.max_examples // 10), derandomize=True)
 def test_an_engine_with_one_window_is_found_with_drawn_settings(
     true: Engine, seed: int
 ) -> None:
@@ -81,7 +81,7 @@ def test_an_engine_with_one_window_is_found_with_drawn_settings(
 
 
 @given(engines("every"), st.integers(0, 1_000))
-@settings(max_examples=max(6, settings.default.max_examples // 10), derandomize=True)
+@settings(max_examples=max(4, settings.default.max_examples // 10), derandomize=True)
 def test_an_engine_with_every_window_is_found_with_drawn_settings(
     true: Engine, seed: int
 ) -> None:
