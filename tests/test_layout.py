@@ -76,6 +76,22 @@ def test_functions_are_short() -> None:
     assert long == []
 
 
+def test_kernels_are_typed() -> None:
+    """mypy finds missing annotations; `Any` would hide what a kernel is compiled for."""
+    found = [
+        f"{name_of(path)}: {node.name}"
+        for path in SOURCES
+        if "batch.kernel" in (text := path.read_text())
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+        and {ast.unparse(one) for one in node.decorator_list} & {"kernel", "part"}
+        and re.search(
+            r"\bAny\b", ast.unparse(node.args) + ast.unparse(node.returns or node.args)
+        )
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_no_file_has_a_hollow_name() -> None:
     assert [name_of(path) for path in tracked() if path.name in HOLLOW_NAMES] == []
 

@@ -9,16 +9,15 @@ are equal when their bytes are.  Both sides must have columns of the same plain 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Ints, Mask
+from anabranch.batch.batch import Bytes, Ints, Mask
 from anabranch.batch.columns import FIXED, VARIED, Column
 from anabranch.batch.hashing import value
 from anabranch.batch.kernel import frozen_rows, kernel, part
-from anabranch.batch.murmur import U64, load, load_few
+from anabranch.batch.murmur import U64, Word, load, load_few
 from anabranch.batch.store import read_table
 
 
@@ -80,7 +79,7 @@ def _compare(
 
 
 @part
-def both(i: Any, j: Any, left_valid: Any, right_valid: Any) -> Any:
+def both(i: int, j: int, left_valid: Mask, right_valid: Mask) -> int:
     """2 if both values are there, 1 if neither is (they are equal), 0 if one is."""
     one = left_valid.size == 0 or left_valid[i]
     other = right_valid.size == 0 or right_valid[j]
@@ -90,7 +89,7 @@ def both(i: Any, j: Any, left_valid: Any, right_valid: Any) -> Any:
 
 
 @part
-def equal_bytes(left: Any, left_at: Any, right: Any, right_at: Any, count: Any) -> Any:
+def equal_bytes(left: Bytes, left_at: Word, right: Bytes, right_at: Word, count: Word) -> bool:
     """Whether `count` bytes are the same."""
     done = U64(0)
     while done + U64(32) <= count:
@@ -108,20 +107,20 @@ def equal_bytes(left: Any, left_at: Any, right: Any, right_at: Any, count: Any) 
             return False
         done += U64(8)
     rest = count - done
-    return load_few(left, left_at + done, rest) == load_few(right, right_at + done, rest)
+    return bool(load_few(left, left_at + done, rest) == load_few(right, right_at + done, rest))
 
 
 @kernel
 def compare_fixed(
-    left: Any,
-    left_rows: Any,
-    right: Any,
-    right_rows: Any,
-    width: Any,
-    is_float: Any,
-    left_valid: Any,
-    right_valid: Any,
-    same: Any,
+    left: Bytes,
+    left_rows: Ints,
+    right: Bytes,
+    right_rows: Ints,
+    width: int,
+    is_float: bool,  # noqa: FBT001
+    left_valid: Mask,
+    right_valid: Mask,
+    same: Mask,
 ) -> None:
     """Clears `same` where values of `width` bytes differ."""
     for k in range(same.size):
@@ -140,15 +139,15 @@ def compare_fixed(
 
 @kernel
 def compare_varied(
-    left: Any,
-    left_rows: Any,
-    right: Any,
-    right_rows: Any,
-    left_ends: Any,
-    right_ends: Any,
-    left_valid: Any,
-    right_valid: Any,
-    same: Any,
+    left: Bytes,
+    left_rows: Ints,
+    right: Bytes,
+    right_rows: Ints,
+    left_ends: Ints,
+    right_ends: Ints,
+    left_valid: Mask,
+    right_valid: Mask,
+    same: Mask,
 ) -> None:
     """Clears `same` where the bytes between offsets differ."""
     for k in range(same.size):
@@ -167,14 +166,14 @@ def compare_varied(
 
 @kernel
 def compare_sizes(
-    left_rows: Any,
-    right_rows: Any,
-    left_ends: Any,
-    right_ends: Any,
-    left_valid: Any,
-    right_valid: Any,
-    same: Any,
-    sizes: Any,
+    left_rows: Ints,
+    right_rows: Ints,
+    left_ends: Ints,
+    right_ends: Ints,
+    left_valid: Mask,
+    right_valid: Mask,
+    same: Mask,
+    sizes: Ints,
 ) -> None:
     """Clears `same` where lists have different sizes; `sizes` is what is left to compare."""
     for k in range(same.size):
@@ -189,14 +188,14 @@ def compare_sizes(
 
 @kernel
 def list_items(
-    left_rows: Any,
-    right_rows: Any,
-    left_ends: Any,
-    right_ends: Any,
-    sizes: Any,
-    pair: Any,
-    left_items: Any,
-    right_items: Any,
+    left_rows: Ints,
+    right_rows: Ints,
+    left_ends: Ints,
+    right_ends: Ints,
+    sizes: Ints,
+    pair: Ints,
+    left_items: Ints,
+    right_items: Ints,
 ) -> None:
     """The pairs of items to compare, and the pair of rows that each belongs to."""
     at = 0

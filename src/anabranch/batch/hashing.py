@@ -15,12 +15,12 @@ value, as `intern` does.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import Hashes
+from anabranch.batch.batch import Bytes, Hashes, Ints, Mask
 from anabranch.batch.columns import FIXED, LISTED, Column, read
 from anabranch.batch.kernel import frozen, kernel, part
 from anabranch.batch.murmur import U64, finish, load_few, murmur, murmur_word
@@ -73,7 +73,7 @@ def _hash_column(column: Column, state: Hashes) -> None:
 
 
 @part
-def canonical(word: Any, width: Any) -> Any:
+def canonical(word: np.uint64, width: int) -> np.uint64:
     """The bits of a float of 2, 4 or 8 bytes, the same for all that count as equal."""
     bits = U64(8 * width)
     sign = U64(1) << (bits - U64(1))
@@ -92,7 +92,7 @@ def canonical(word: Any, width: Any) -> Any:
 
 
 @part
-def value(data: Any, row: Any, width: Any, is_float: Any) -> Any:
+def value(data: Bytes, row: int, width: int, is_float: bool) -> np.uint64:  # noqa: FBT001
     """A value of at most eight bytes, as a word."""
     word = load_few(data, U64(row * width), U64(width))
     if is_float:
@@ -101,7 +101,7 @@ def value(data: Any, row: Any, width: Any, is_float: Any) -> Any:
 
 
 @kernel
-def hash_fixed(data: Any, width: Any, is_float: Any, valid: Any, state: Any) -> None:
+def hash_fixed(data: Bytes, width: int, is_float: bool, valid: Mask, state: Hashes) -> None:  # noqa: FBT001
     """Goes on from `state` with a value of `width` bytes per row."""
     has_nulls = valid.size > 0
     for row in range(state.shape[0]):
@@ -116,7 +116,7 @@ def hash_fixed(data: Any, width: Any, is_float: Any, valid: Any, state: Any) -> 
 
 
 @kernel
-def hash_varied(data: Any, offsets: Any, unit: Any, valid: Any, state: Any) -> None:
+def hash_varied(data: Bytes, offsets: Ints, unit: int, valid: Mask, state: Hashes) -> None:
     """Goes on from `state` with the bytes between offsets, which count in `unit` bytes."""
     has_nulls = valid.size > 0
     for row in range(state.shape[0]):

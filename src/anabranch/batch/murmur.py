@@ -9,13 +9,16 @@ Written with plain byte loads: the compiler turns eight of them into one load, a
 runs without the compiler.
 """
 
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+from anabranch.batch.batch import Bytes
 from anabranch.batch.kernel import part
 
 U64 = np.uint64
+Word: TypeAlias = np.uint64
+Hash: TypeAlias = tuple[Word, Word]
 _C1 = U64(0x87C37B91114253D5)
 _C2 = U64(0x4CF5AD432745937F)
 _N1 = U64(0x52DCE729)
@@ -28,7 +31,7 @@ _SIXTEEN = U64(16)
 
 
 @part
-def load(data: Any, at: Any) -> Any:
+def load(data: Bytes, at: Word) -> Word:
     """Eight bytes at any place, the first one lowest."""
     word = U64(data[at])
     word |= U64(data[at + U64(1)]) << U64(8)
@@ -42,7 +45,7 @@ def load(data: Any, at: Any) -> Any:
 
 
 @part
-def load_few(data: Any, at: Any, count: Any) -> Any:
+def load_few(data: Bytes, at: Word, count: Word) -> Word:
     """At most eight bytes, the first one lowest."""
     word = U64(0)
     if at + _EIGHT <= U64(data.size):
@@ -56,25 +59,25 @@ def load_few(data: Any, at: Any, count: Any) -> Any:
 
 
 @part
-def rotate(word: Any, bits: Any) -> Any:
+def rotate(word: Word, bits: int) -> Word:
     """Rotated to the left."""
     return (word << U64(bits)) | (word >> U64(64 - bits))
 
 
 @part
-def stir_low(word: Any) -> Any:
+def stir_low(word: Word) -> Word:
     """What goes into the low half."""
     return rotate(word * _C1, 31) * _C2
 
 
 @part
-def stir_high(word: Any) -> Any:
+def stir_high(word: Word) -> Word:
     """What goes into the high half."""
     return rotate(word * _C2, 33) * _C1
 
 
 @part
-def avalanche(word: Any) -> Any:
+def avalanche(word: Word) -> Word:
     """Every bit of the word changes about half of the bits of the result."""
     word ^= word >> U64(33)
     word *= _F1
@@ -84,7 +87,7 @@ def avalanche(word: Any) -> Any:
 
 
 @part
-def finish(low: Any, high: Any, length: Any) -> Any:
+def finish(low: Word, high: Word, length: Word) -> Hash:
     """The state after the last byte as the hash."""
     low ^= length
     high ^= length
@@ -98,13 +101,13 @@ def finish(low: Any, high: Any, length: Any) -> Any:
 
 
 @part
-def murmur_word(word: Any, width: Any, low: Any, high: Any) -> Any:
+def murmur_word(word: Word, width: Word, low: Word, high: Word) -> Hash:
     """The hash of a value of at most eight bytes, given as a word."""
     return finish(low ^ stir_low(word), high, width)
 
 
 @part
-def murmur(data: Any, begin: Any, end: Any, low: Any, high: Any) -> Any:
+def murmur(data: Bytes, begin: Word, end: Word, low: Word, high: Word) -> Hash:
     """The hash of `data[begin:end]`; begin and end are uint64."""
     length = end - begin
     at = begin

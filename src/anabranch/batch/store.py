@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import Bytes, Ints, Mask
 from anabranch.batch.columns import (
     FIXED,
     LISTED,
@@ -226,7 +226,7 @@ def grown(array: NDArray[Any], size: int) -> NDArray[Any]:
 
 
 @kernel
-def measure(offsets: Any, rows: Any, valid: Any, ends: Any) -> None:
+def measure(offsets: Ints, rows: Ints, valid: Mask, ends: Ints) -> None:
     """The offsets of some rows laid one after the other from `ends[0]` on; a null has none."""
     has_nulls = valid.size > 0
     for k in range(rows.size):
@@ -238,7 +238,7 @@ def measure(offsets: Any, rows: Any, valid: Any, ends: Any) -> None:
 
 
 @kernel
-def copy_fixed(data: Any, rows: Any, width: Any, out: Any, at: Any) -> None:
+def copy_fixed(data: Bytes, rows: Ints, width: int, out: Bytes, at: int) -> None:
     """Copies values of `width` bytes to `out`, from `at` on."""
     for k in range(rows.size):
         begin, to = U64(rows[k] * width), U64(at + k * width)
@@ -247,7 +247,7 @@ def copy_fixed(data: Any, rows: Any, width: Any, out: Any, at: Any) -> None:
 
 
 @kernel
-def copy_varied(data: Any, offsets: Any, rows: Any, ends: Any, out: Any) -> None:
+def copy_varied(data: Bytes, offsets: Ints, rows: Ints, ends: Ints, out: Bytes) -> None:
     """Copies the bytes of some rows to the offsets in `ends`."""
     for k in range(rows.size):
         begin, to = U64(offsets[rows[k]]), U64(ends[k])
@@ -256,7 +256,7 @@ def copy_varied(data: Any, offsets: Any, rows: Any, ends: Any, out: Any) -> None
 
 
 @kernel
-def take_items(offsets: Any, rows: Any, ends: Any, items: Any) -> None:
+def take_items(offsets: Ints, rows: Ints, ends: Ints, items: Ints) -> None:
     """The item rows of some lists."""
     at = 0
     for k in range(rows.size):

@@ -13,12 +13,12 @@ Events that end before the frontier are forgotten when they are more than half o
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints, Mask
 from anabranch.batch.buffers import one_array
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -40,6 +40,10 @@ _NULLS: Final = 4
 _CODES: Final = 5
 REFS: Final = OWN
 """How many events have a value."""
+
+Places: TypeAlias = tuple[Ints, ...]
+"""Rows, order and sizes of chunks, their least keys alone and by 16 and 256, and the points to
+find: group, inverted time, first and last chunk."""
 
 _NEAR: Final = 16
 _FAR: Final = 256
@@ -242,7 +246,7 @@ def _least(numbers: Ints, group: int) -> Ints:
 
 
 @part
-def ordered(one: Any, other: Any, keys: Any) -> Any:
+def ordered(one: Ints, other: Ints, keys: int) -> int:
     """-1, 0 or 1, as one key is before, equal to or behind another."""
     for k in range(keys):
         if one[k] != other[k]:
@@ -303,7 +307,7 @@ def merge(
 
 
 @kernel
-def find_alive(store: Any, bag: Ints, value: Ints) -> int:
+def find_alive(store: Places, bag: Ints, value: Ints) -> int:
     """Lists (if there is room) the values of the events alive at each point; how many."""
     rows, order, size, least, near, far, groups, times, first, last = store
     count, many = 0, rows.shape[1] - 1
@@ -331,7 +335,7 @@ def find_alive(store: Any, bag: Ints, value: Ints) -> int:
 
 
 @part
-def may_help(least: Any, at: Any, time: Any, code: Any, has: Any) -> Any:
+def may_help(least: Ints, at: int, time: int, code: Ints, has: Mask) -> bool:
     """Whether events that are alive may have a lesser code than the ones so far."""
     if least[at, 0] >= time:
         return False
@@ -342,7 +346,7 @@ def may_help(least: Any, at: Any, time: Any, code: Any, has: Any) -> Any:
 
 
 @kernel
-def find_least(store: Any, code: Ints, has: Any) -> None:
+def find_least(store: Places, code: Ints, has: Mask) -> None:
     """The least codes of the events alive at each point; `has` where there is one."""
     rows, order, size, least, near, far, groups, times, first, last = store
     for k in range(groups.size):

@@ -10,7 +10,7 @@ every row is in the chunk where it was, so unchanged blocks stay as they were sa
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -265,16 +265,16 @@ def _shares(rows: Ints, chunks: Ints) -> Ints:
 
 
 @part
-def is_less(one: Any, other: Any, keys: Any) -> Any:
+def is_less(one: Ints, other: Ints, keys: int) -> bool:
     """Whether a key comes before another one."""
     for k in range(keys):
         if one[k] != other[k]:
-            return one[k] < other[k]
+            return bool(one[k] < other[k])
     return False
 
 
 @kernel
-def find_chunks(heads: Any, keys: Any, asked: Any, found: Any) -> None:
+def find_chunks(heads: Ints, keys: int, asked: Ints, found: Ints) -> None:
     """The last head that is not behind each key; 0 if all are."""
     for i in range(found.size):
         low, high = 0, heads.shape[0]

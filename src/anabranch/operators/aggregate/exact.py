@@ -8,10 +8,11 @@ Of floats only a window of digits is kept, as wide as the values so far need.
 """
 
 import math
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from anabranch.batch.batch import Floats, Ints, Mask
 from anabranch.batch.kernel import kernel, part
 from anabranch.batch.murmur import U64
 
@@ -29,9 +30,12 @@ _MANTISSA: Final = (1 << 52) - 1
 _MOST_EXPONENT: Final = 0x7FF
 _LEAST: Final = -1074
 
+Window: TypeAlias = tuple[int, int, int]
+"""The first column of a sum, its digits, and the exponent of the weight of the first one."""
+
 
 @part
-def parts_of(bits: Any) -> Any:
+def parts_of(bits: np.int64) -> tuple[np.int64, np.int64]:
     """The mantissa and the exponent of a finite double: |x| = mantissa * 2 ** exponent."""
     exponent = (bits >> 52) & _MOST_EXPONENT
     mantissa = bits & _MANTISSA
@@ -41,7 +45,7 @@ def parts_of(bits: Any) -> Any:
 
 
 @part
-def split_one(bits: Any, squared: Any, digits: Any) -> Any:
+def split_one(bits: np.int64, squared: bool, digits: Ints) -> np.int64:  # noqa: FBT001
     """The five digits of |x| or x * x, of which the first is at the index that is returned."""
     mantissa, exponent = parts_of(bits)
     low, high = mantissa & _LOW, mantissa >> BITS
@@ -74,7 +78,7 @@ def split_one(bits: Any, squared: Any, digits: Any) -> Any:
 
 
 @kernel
-def measure(values: Any, valid: Any, squared: Any, digits: Any, found: Any) -> None:
+def measure(values: Ints, valid: Mask, squared: bool, digits: Ints, found: Ints) -> None:  # noqa: FBT001
     """Widens `found` (first digit, last digit + 1, whether specials) to what values need."""
     for i in range(values.size):
         if not valid[i]:
@@ -92,7 +96,13 @@ def measure(values: Any, valid: Any, squared: Any, digits: Any, found: Any) -> N
 
 @kernel
 def split(
-    values: Any, valid: Any, squared: Any, first: Any, special: Any, digits: Any, out: Any
+    values: Ints,
+    valid: Mask,
+    squared: bool,  # noqa: FBT001
+    first: int,
+    special: bool,  # noqa: FBT001
+    digits: Ints,
+    out: Ints,
 ) -> None:
     """Writes the digits of each value to `out`, whose column 0 (after specials) is `first`."""
     skip = SPECIALS if special else 0
@@ -116,7 +126,7 @@ def split(
 
 
 @part
-def carried(row: Any, begin: Any, count: Any, digits: Any) -> Any:
+def carried(row: Ints, begin: int, count: int, digits: Ints) -> int:
     """The magnitude of a sum as digits below 2 ** 32, one more than it has; and its sign."""
     carry = np.int64(0)
     for k in range(count):
@@ -134,7 +144,7 @@ def carried(row: Any, begin: Any, count: Any, digits: Any) -> Any:
 
 
 @part
-def leading_zeros(word: Any) -> Any:
+def leading_zeros(word: int) -> int:
     """How many of the 32 bits of a digit, which is not 0, are 0 before the first 1."""
     found = 0
     for bits in (16, 8, 4, 2, 1):
@@ -145,7 +155,7 @@ def leading_zeros(word: Any) -> Any:
 
 
 @part
-def nearest(digits: Any, count: Any, base: Any) -> Any:
+def nearest(digits: Ints, count: int, base: int) -> float:
     """The double next to a magnitude in digits, ties to even."""
     top = count - 1
     while top >= 0 and digits[top] == 0:
@@ -175,7 +185,7 @@ def nearest(digits: Any, count: Any, base: Any) -> Any:
 
 
 @kernel
-def round_all(rows: Any, begin: Any, count: Any, base: Any, digits: Any, out: Any) -> None:
+def round_all(rows: Ints, begin: int, count: int, base: int, digits: Ints, out: Floats) -> None:
     """The double next to each exact sum."""
     for i in range(out.size):
         sign = carried(rows[i], begin, count, digits)
@@ -183,7 +193,7 @@ def round_all(rows: Any, begin: Any, count: Any, base: Any, digits: Any, out: An
 
 
 @kernel
-def whole_all(rows: Any, begin: Any, count: Any, digits: Any, out: Any) -> int:
+def whole_all(rows: Ints, begin: int, count: int, digits: Ints, out: Ints) -> int:
     """Each sum as a bigint; returns the first row that does not fit, or -1."""
     for i in range(out.size):
         sign = carried(rows[i], begin, count, digits)
@@ -199,17 +209,17 @@ def whole_all(rows: Any, begin: Any, count: Any, digits: Any, out: Any) -> int:
 
 
 @part
-def is_below(digits: Any, count: Any, limit: Any) -> Any:
+def is_below(digits: Ints, count: int, limit: Ints) -> bool:
     """Whether a magnitude is less than a limit of five digits."""
     for k in range(count - 1, -1, -1):
         other = limit[k] if k < 5 else 0
         if digits[k] != other:
-            return digits[k] < other
+            return bool(digits[k] < other)
     return False
 
 
 @part
-def write_decimal(digits: Any, sign: Any, out: Any) -> None:
+def write_decimal(digits: Ints, sign: int, out: Ints) -> None:
     """A magnitude of at most 127 bits, with its sign, as two words."""
     low = (digits[1] << BITS) | digits[0]
     high = (digits[3] << BITS) | digits[2]
@@ -222,14 +232,14 @@ def write_decimal(digits: Any, sign: Any, out: Any) -> None:
 
 @kernel
 def decimal_all(
-    rows: Any,
-    begin: Any,
-    count: Any,
-    factor: Any,
-    divisor: Any,
-    limit: Any,
-    digits: Any,
-    out: Any,
+    rows: Ints,
+    begin: int,
+    count: int,
+    factor: int,
+    divisor: Ints,
+    limit: Ints,
+    digits: Ints,
+    out: Ints,
 ) -> int:
     """Each sum, times `factor`, by its divisor (half up); the first that is not below `limit`.
 
@@ -261,7 +271,7 @@ def decimal_all(
 
 
 @part
-def multiply(one: Any, count: Any, other: Any, many: Any, product: Any) -> None:
+def multiply(one: Ints, count: int, other: Ints, many: int, product: Ints) -> None:
     """The product of two magnitudes, of `count` + `many` digits."""
     for k in range(count + many):
         product[k] = 0
@@ -279,7 +289,7 @@ def multiply(one: Any, count: Any, other: Any, many: Any, product: Any) -> None:
 
 @kernel
 def deviate_all(
-    rows: Any, sums: Any, squares: Any, counts: Any, scratch: Any, out: Any
+    rows: Ints, sums: Window, squares: Window, counts: Ints, scratch: Ints, out: Floats
 ) -> None:
     """The standard deviation of samples, from exact sums of values and of squares.
 

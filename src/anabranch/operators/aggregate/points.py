@@ -12,11 +12,11 @@ there).  `apply` walks along the rows from the first to the last move of a stret
 moves so far; `compare` lists the output events that may be others before and after.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, NEVER_UNITS, Batch, Ints
+from anabranch.batch.batch import ADJUST, NEVER_UNITS, Batch, Ints, Mask
 from anabranch.batch.kernel import kernel, part
 
 GROUP: Final = 0
@@ -76,7 +76,15 @@ def add_up(rows: Ints, order: Ints, touch: Ints) -> int:
 
 
 @part
-def put(new: Any, at: Any, group: Any, time: Any, refs: Any, slots: Any, total: Any) -> None:
+def put(
+    new: Ints,
+    at: int,
+    group: int,
+    time: int,
+    refs: tuple[np.int64, np.int64],
+    slots: Ints,
+    total: Ints,
+) -> None:
     """Write a point: the slots of a row, and what was added so far."""
     new[at, GROUP], new[at, TIME] = group, time
     new[at, STARTS], new[at, ENDS] = refs
@@ -214,7 +222,7 @@ def first_two(
 
 
 @kernel
-def follow(rows: Ints, offsets: Ints, after: Ints, end: Ints, is_fixed: Any) -> None:
+def follow(rows: Ints, offsets: Ints, after: Ints, end: Ints, is_fixed: Mask) -> None:
     """Of each row of some runs the end of its event, and whether an event ends there.
 
     `after` are the rows behind the runs; the end behind the last point of a group is
