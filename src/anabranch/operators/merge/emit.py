@@ -67,13 +67,14 @@ class Output:
         _, first = np.unique(rows[:, RANK], return_index=True)
         ids, rows = ids[first], rows[first]
         start, shown, out = rows[:, START], rows[:, SHOWN], rows[:, OUT]
-        splits = np.zeros(len(ids), np.bool_)
+        ends = out == ABSENT
         if self._splits:
             splits = (out > shown) & (start >= self._frontier)
-        end = np.where((out == ABSENT) | splits, start, out)
-        self._add(ADJUST, np.stack((start, end, shown, rows[:, ROW])))
-        again = np.stack((start, out, np.zeros_like(out), rows[:, ROW]))
-        self._add(INSERT, again[:, splits])
+            ends |= splits
+        self._add(ADJUST, np.stack((start, np.where(ends, start, out), shown, rows[:, ROW])))
+        if self._splits:
+            again = np.stack((start, out, np.zeros_like(out), rows[:, ROW]))
+            self._add(INSERT, again[:, splits])
         nodes.rows[ids, SHOWN] = out
         nodes.rows[ids, FLAGS] = rows[:, FLAGS] & ~CREDITED
 

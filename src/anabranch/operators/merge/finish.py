@@ -18,6 +18,7 @@ Where a policy holds inserts back, `govern` gives those of inserts instead.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -150,8 +151,9 @@ def explain_step(
     if held is None:
         count = int(work.ledger.numbers[NEW])
         new, credit = work.ledger.new[:count], work.ledger.credit[:count]
-        is_single = nodes.rows[:, FLAGS][new] & BAG == 0
-        brought = is_single & (credit != NOBODY) & (nodes.rows[:, OUT][new] != ABSENT)
+        brought = (credit != NOBODY) & (nodes.rows[:, OUT][new] != ABSENT)
+        if work.bags:
+            brought &= nodes.rows[:, FLAGS][new] & BAG == 0
         reasons[credit[brought]] = codes.FIRST
     else:
         resolved += resolved_of(state.schema, nodes, state.members.names, held)
@@ -197,8 +199,9 @@ def result_of(
     first = codes.FIRST
     emitted = int(np.count_nonzero(work.reasons == first))
     emitted += sum(int(np.count_nonzero(one.reasons == first)) for one in resolved)
-    cuts = np.cumsum([len(arrival.batch) for arrival in arrivals])[:-1]
-    reasons = tuple(np.split(work.reasons, cuts)) if arrivals else ()
+    ends = accumulate(len(arrival.batch) for arrival in arrivals)
+    cuts = pairwise((0, *ends))
+    reasons = tuple(work.reasons[begin:end] for begin, end in cuts)
     return StepResult(
         output.batch(nodes, state.schema),
         tuple(BUCKET_OF.take(codes) for codes in reasons),
