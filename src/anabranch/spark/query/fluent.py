@@ -129,10 +129,16 @@ class Fluent(ABC):
         return self._step("window", operator, words, final_at_start=True, id=id_)
 
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Replace lifetimes by the papers' hopping window: one event per row.
+        """Replace lifetimes by a hopping window.
 
-        An event lives from the next multiple of `slide` on, until the first one at which it is
-        older than `size`.
+        There is one event per row; starts and ends are multiples of `slide`: the event starts
+        at the first one at or after its start, and ends at the first one at which it is `size`
+        old or older.  A row is dropped if that is the same one.
+
+        Args:
+            size: How old an event becomes: a duration, or a number for bigint times.
+            slide: The distance between two hops.
+            id: The name of the step.
         """
         from anabranch.model.lifetimes import Hop
         from anabranch.operators.lifetimes import AlterLifetimeOperator
@@ -159,9 +165,9 @@ class Fluent(ABC):
             shift: Moves starts (and ends) by a duration; a negative one moves them earlier.
             round_to: Rounds starts down to a multiple of this duration.
             offset: Where the grid of `round_to` begins.
-            lifetime: Lets all events live equally long.
-            longer_by: Lets events live longer.
-            at_most: Cuts lifetimes that are longer.
+            lifetime: Sets every lifetime to this duration.
+            longer_by: Extends lifetimes by this duration.
+            at_most: Shortens longer lifetimes to this duration.
             id: The name of the step.
         """
         from anabranch.operators.lifetimes import AlterLifetimeOperator
@@ -193,19 +199,22 @@ class Fluent(ABC):
         return self._step("distinct", DistinctOperator(self._plain), "distinct", id=id)
 
     def normalise(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """The same snapshots in a form that depends on them alone, for a merge of plans."""
+        """Normal form: two streams with equal snapshots get equal histories.
+
+        So their copies can be merged.
+        """
         from anabranch.operators.normalise import NormaliseOperator
 
         return self._step("normalise", NormaliseOperator(self._plain), "normalise", id=id)
 
     def inserts(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Each event from its start on, for ever."""
+        """Extend every event to have no end."""
         from anabranch.operators.inserts import InsertsOperator
 
         return self._step("inserts", InsertsOperator(self._plain), "inserts", id=id)
 
     def deletes(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Each event that ends from its end on, for ever."""
+        """One event without an end, starting at each end of an event."""
         from anabranch.operators.inserts import DeletesOperator
 
         return self._step("deletes", DeletesOperator(self._plain), "deletes", id=id)
@@ -354,7 +363,7 @@ class Fluent(ABC):
         """The same columns in this order."""
         if sorted(self._columns) != sorted(columns):
             message = (
-                f"{where}: both sides have the same columns, got {list(columns)} and "
+                f"{where}: both sides must have the same columns; got {list(columns)} and "
                 f"{self._columns}; select them"
             )
             raise SchemaError(message)

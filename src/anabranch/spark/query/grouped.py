@@ -26,9 +26,9 @@ class Grouped:
         id: str | None = None,  # noqa: A002
         **functions: Aggregate,
     ) -> Query:
-        """One event per group and stretch of time in which nothing changes, with these values.
+        """One result per group for each interval in which the group's events do not change.
 
-        Behind windows there is one event per group and window.
+        After `window(size, slide)` there is one result per group and window.
 
         Args:
             id: The name of the step.

@@ -174,8 +174,8 @@ def _streams(
     for at, one in enumerate(inputs):
         if isinstance(one, Stream) and one.replaced_by:
             message = (
-                f"{where}: input {at} is a stream with replaced_by, whose ends a step of a "
-                "query finds; only queries read it: stream.where(...), .join(...), "
+                f"{where}: input {at} is a stream with replaced_by; its ends are computed by a "
+                "query step; only queries read it: stream.where(...), .join(...), "
                 ".group_by(...). For a merge give end= or lifetime="
             )
             raise UsageError(message)

@@ -122,9 +122,9 @@ def _require_function_of_row(column: "Column", sample: "DataFrame", where: str) 
         return
     what = found[1] or found[2] if found else "a random or nondeterministic function"
     message = (
-        f"{where}: {column} calls {what}, which does not depend on the row alone: a "
-        "correction of a row would meet another decision than the row; compute the column "
-        "before ab.events or ab.elements"
+        f"{where}: {column} calls {what}, which does not depend on the row alone: a row "
+        "and its correction could get different results; compute the column before "
+        "ab.events or ab.elements"
     )
     raise UsageError(message)
 

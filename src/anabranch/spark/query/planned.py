@@ -402,7 +402,7 @@ def _require_together(entries: Sequence[tuple[str, Merged]]) -> None:
     times = {(one.schema.time.value, one.copies.is_ntz) for _, one in entries}
     if len(times) > 1:
         shown = ", ".join(f"{name}: {one.schema.time.value}" for name, one in entries)
-        message = f"the sources of a query have times of one type, got {shown}; cast them"
+        message = f"the sources of a query must have times of one type; got {shown}; cast them"
         raise SchemaError(message)
     kinds = {one.copies.is_streaming for _, one in entries}
     if len(kinds) > 1:

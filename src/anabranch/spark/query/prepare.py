@@ -214,7 +214,7 @@ class Prepared:
         """Reject `complete` where replicas cannot be ended by us."""
         why = None
         if not once:
-            why = "needs --once (once=True): a run that goes on reads rows that come later"
+            why = "needs --once (once=True): a continuous run may still receive rows"
         elif self.has_frames or not self.merged.copies.inboxes:
             why = "is for inboxes alone; of a DataFrame, merge the batch (spark.read)"
         elif self.merged.schema.has_seq:

@@ -153,10 +153,12 @@ class RunningQuery:
         wait_wall: str | None = None,
         remember: str | int | None = None,
     ) -> Changed | None:
-        """Go on with another policy, gaps, wait or remember, from a trigger not begun yet on.
+        """Continue with another policy, gaps, wait or remember, from the next trigger.
 
-        What is not named stays.  `wait_wall` counts at once.  Of a policy `violations` counts
-        from the next start on: it is refused here.  Returns what changes; None: nothing.
+        What is not named stays.  `wait_wall` takes effect immediately.  A policy with other
+        `violations` is rejected here: that takes effect only at a start.
+
+        Returns what changes; None: nothing.
         """
         self._writable()
         if wait_wall is not None:
@@ -469,8 +471,8 @@ def _with_violations(given: str | Policy, kept: Policy) -> Policy:
     policy = Policy.parse(given) if isinstance(given, str) else given
     if policy.violations not in (kept.violations, DEFAULT.violations):
         message = (
-            f"ab.merge: violations={policy.violations} counts from a start on; stop the query, "
-            "and start it again with that policy"
+            f"change: violations={policy.violations} takes effect only at a start; stop the "
+            "query, and start it again with that policy"
         )
         raise UsageError(message)
     return replace(policy, violations=kept.violations)
