@@ -7,7 +7,7 @@ The names of this package are those for daily work, `import anabranch as ab`:
     aggregates count, sum, avg, min, max, count_distinct, stddev, collect, quantile,
                user_defined
     results    read_output, check
-    operation  progress, listener, upgrade
+    operation  progress, listener, upgrade, starting_offsets
     types      Stream, Inbox, Merged, Query, RunningQuery, Totals, Policy
     errors     AnabranchError; the others are in `ab.errors`
 
@@ -24,8 +24,11 @@ Layers, inner to outer; imports point inwards:
     clocks     heartbeats and stables for sources that send plain rows
     operators  merge, union, join, aggregate, windows and others
     plan       a query as data, cut into stages
-    sources    files, inboxes, DataFrames to elements
-    spark      the runtime on Structured Streaming
+    sinks      folders and functions that get results
+    sources    files and inboxes to elements
+    generator, checker   test streams with their truth; recorded streams, judged
+    spark      the runtime on Structured Streaming; DataFrames to elements
+    pictures   timelines and plans as SVG, PNG and text
     cli, testing   commands, and tools for tests
 
 Importing this package loads neither Spark nor Arrow: a name is imported at its first use.

@@ -76,7 +76,10 @@ def test_a_text_as_people_type_it():
     [
         ("insert=first", r"no choice 'insert' \(did you mean 'inserts'\?\); the choices are"),
         ("colour=red", r"no choice 'colour'; the choices are adjusts, inserts, stable_lag"),
-        ("inserts=quorm(0.5)", r"no value 'quorm\(0.5\)' \(did you mean 'quorum'\?\); it is one of"),
+        (
+            "inserts=quorm(0.5)",
+            r"no value 'quorm\(0.5\)' \(did you mean 'quorum'\?\); it is one",
+        ),
         ("inserts=(0.5", r"inserts has no value '\(0.5'; it is one of first, leader"),
         ("adjusts=3", "adjusts has no value '3'; it is one of on_stable, always"),
         ("inserts=quorum", r"quorum takes a number above 0 and at most 1; write quorum\(0.5\)"),

@@ -14,7 +14,7 @@ from anabranch.plan.stages import Placed, Stage, stages
 _REMEMBERS: Final = {
     "aggregate": "the end points of its groups, until the frontier has passed them",
     "top_k": "the rows of its groups, until the frontier has passed their ends",
-    "join": "events of each side, until the frontier of the other side has passed their ends",
+    "join": "events of each side, until the frontiers of both sides have passed their ends",
     "distinct": "where counts of equal payloads change, until the frontier has passed it",
     "difference": "where counts of equal payloads change, until the frontier has passed it",
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
