@@ -178,7 +178,8 @@ def _find_alone(checkpoint: Path) -> Run | None:
     found = read(checkpoint)
     if found is None and not is_unused(checkpoint):
         message = (
-            f"{checkpoint}: holds a checkpoint that ab.merge did not begin; name a new folder"
+            f"{checkpoint}: holds a checkpoint that is not of a run of ours (no {FILE}); name "
+            "a new folder"
         )
         raise StateError(message)
     return found

@@ -108,7 +108,7 @@ class RunningQuery:
         if not self._prepared.has_frames and replica not in control.members:
             known = ", ".join(sorted(control.members))
             message = (
-                f"ab.merge: there is no replica '{replica}' to attach; the inboxes have {known}"
+                f"attach: there is no replica '{replica}' to attach; the inboxes have {known}"
             )
             raise UsageError(message)
         if isinstance(guarantee, datetime):
@@ -140,7 +140,9 @@ class RunningQuery:
     def _declare_paused(self, replica: str, source: str | None, *, paused: bool) -> None:
         control, clocks = self._writable(), self._prepared.merged.copies.clocks
         if not any(one.serves(replica) for one in clocks):
-            message = f"ab.merge: no clock infers the stables of '{replica}': nothing to pause"
+            message = (
+                f"pause, resume: no clock infers the stables of '{replica}': nothing to pause"
+            )
             raise UsageError(message)
         pause(control, replica, source, paused=paused)
 
@@ -165,7 +167,7 @@ class RunningQuery:
             self._patience.limit = to_seconds(wait_wall, option="wait_wall")
         merged, run = self._prepared.merged, self._prepared.run
         if merged.hosted is not None or not isinstance(merged, Merged):
-            message = f"ab.{run.case}: change() is for ab.merge; a {run.case} has no policy"
+            message = f"{merged.call}: change() is for ab.merge; this run has no policy"
             raise UsageError(message)
         given = None if policy is None else _with_violations(policy, Policy.parse(run.policy))
         asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait, remember=remember)
@@ -402,9 +404,8 @@ class RunningQuery:
             self._follower = Follower(progress, following, self._take, committed)
         elif self._on_trigger is not None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
-                "and on Spark Connect on_trigger is called with the records there; leave it "
-                "out, or use spark.streams.addListener"
+                f"{self._where} is not a local path, and on Spark Connect on_trigger is called "
+                "with the records there; leave it out, or use spark.streams.addListener"
             )
             raise UsageError(message)
         if watches and self._prepared.home is not None:
@@ -455,11 +456,15 @@ class RunningQuery:
             return read_totals(progress)
         return Totals() if far is None else remote.read_totals(far)
 
+    @property
+    def _where(self) -> str:
+        return f"{self._prepared.merged.call}: the checkpoint {self._prepared.checkpoint}"
+
     def _writable(self) -> ControlLog:
         if self._control is None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
-                "and only there can replicas be attached and detached by hand"
+                f"{self._where} is not a local path, and only there can replicas be attached "
+                "and detached by hand"
             )
             raise UsageError(message)
         self._control.refresh()
