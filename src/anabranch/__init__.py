@@ -8,12 +8,13 @@ The names of this package are those for daily work, `import anabranch as ab`:
                user_defined
     results    read_output, check
     operation  progress, listener, upgrade, starting_offsets
-    types      Stream, Inbox, Merged, Query, RunningQuery, Totals, Policy
+    types      Stream, Inbox, Merged, Query, Grouped, RunningQuery, Totals, Policy
     errors     AnabranchError; the others are in `ab.errors`
 
 Submodules: `ab.model` (elements, histories, the text notation), `ab.windows` (window semantics
-of other engines), `ab.clocks` (heartbeats for plain rows), `ab.testing` (strategies,
-assertions, engines for tests), `ab.errors`.
+of other engines), `ab.clocks` (heartbeats for plain rows), `ab.sinks` (the contract of your own
+sinks), `ab.pictures` (queries and timelines as SVG), `ab.testing` (strategies, assertions,
+engines for tests), `ab.errors`.
 
 Layers, inner to outer; imports point inwards:
 
@@ -38,7 +39,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from anabranch import clocks, errors, model, testing, windows
+    from anabranch import clocks, errors, model, pictures, sinks, testing, windows
     from anabranch.checker.compare import check
     from anabranch.errors import AnabranchError
     from anabranch.operators.merge.policy import Policy
@@ -57,6 +58,7 @@ if _TYPE_CHECKING:
     from anabranch.sources.inbox import Inbox, inbox
     from anabranch.spark.pack.heartbeats import clock
     from anabranch.spark.progress import Totals
+    from anabranch.spark.query.grouped import Grouped
     from anabranch.spark.query.kafka import starting_offsets
     from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import merge, union
@@ -73,6 +75,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnabranchError",
+    "Grouped",
     "Inbox",
     "Merged",
     "Policy",
@@ -96,10 +99,12 @@ __all__ = [
     "merge",
     "min",
     "model",
+    "pictures",
     "progress",
     "quantile",
     "read_output",
     "session",
+    "sinks",
     "starting_offsets",
     "stddev",
     "sum",
@@ -113,6 +118,7 @@ __all__ = [
 
 _HOMES = {
     "AnabranchError": "anabranch.errors:AnabranchError",
+    "Grouped": "anabranch.spark.query.grouped:Grouped",
     "Inbox": "anabranch.sources.inbox:Inbox",
     "Merged": "anabranch.spark.query.merged:Merged",
     "Policy": "anabranch.operators.merge.policy:Policy",
@@ -136,10 +142,12 @@ _HOMES = {
     "merge": "anabranch.spark.query.merge:merge",
     "min": "anabranch.plan.aggregates:min",
     "model": "anabranch.model",
+    "pictures": "anabranch.pictures",
     "progress": "anabranch.spark.query.listen:progress",
     "quantile": "anabranch.plan.aggregates:quantile",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
+    "sinks": "anabranch.sinks",
     "starting_offsets": "anabranch.spark.query.kafka:starting_offsets",
     "stddev": "anabranch.plan.aggregates:stddev",
     "sum": "anabranch.plan.aggregates:sum",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
+from anabranch.offered import Offered
 from anabranch.plan.node import Native, Node, Step, sources
 from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
 
@@ -31,7 +32,7 @@ WINDOW = "window"
 """The column of grid windows."""
 
 
-class Fluent(ABC):
+class Fluent(Offered, ABC):
     """A stream of events that steps can be added to."""
 
     @property

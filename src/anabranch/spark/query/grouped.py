@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import SchemaError, UsageError
+from anabranch.offered import Offered
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
@@ -14,9 +15,10 @@ from anabranch.spark.query.query import Query
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """Events of a query by the values of some columns."""
+class Grouped(Offered):
+    """Events of a query by the values of some columns; the result of `group_by`."""
 
+    _hidden = "query"
     query: Query
     keys: tuple[str, ...]
 

@@ -75,6 +75,11 @@ class Merged(Fluent):
     with several sinks.
     """
 
+    _hidden = (
+        "as_source asked batch_entries began call choice continued copies hosted id is_aligned "
+        "kept label natives operator parcels payload quarantine session source spec stages "
+        "steps views watches"
+    )
     copies: Copies
     asked: Asked
     choice: Choice

@@ -42,6 +42,7 @@ class Query(Fluent):
     streaming query with several sinks.
     """
 
+    _hidden = "node planned"
     node: Node
 
     @property

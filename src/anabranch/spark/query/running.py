@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
-from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.offered import Offered
+from anabranch.operators.merge.policy import Policy
 from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
@@ -31,7 +32,7 @@ from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_begun, last_commit
-from anabranch.spark.query.settings import Changed, change, last_change
+from anabranch.spark.query.settings import Changed, change, last_change, with_violations
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.ticks import INTERVAL as TICK
@@ -55,7 +56,7 @@ log = logging.getLogger(__name__)
 OnTrigger = Callable[[Totals], None]
 
 
-class RunningQuery:
+class RunningQuery(Offered):
     """A query that was started.
 
     `totals` counts every row that the run has committed, also in earlier starts; `late` is the
@@ -65,6 +66,8 @@ class RunningQuery:
     `recentProgress` are those of a PySpark `StreamingQuery`.  Its other members are left to
     `query`, because they would mean something else here (docs/decisions, names for work).
     """
+
+    _hidden = "begin"
 
     def __init__(
         self,
@@ -169,7 +172,7 @@ class RunningQuery:
         if merged.hosted is not None or not isinstance(merged, Merged):
             message = f"{merged.call}: change() is for ab.merge; this run has no policy"
             raise UsageError(message)
-        given = None if policy is None else _with_violations(policy, Policy.parse(run.policy))
+        given = None if policy is None else with_violations(policy, Policy.parse(run.policy))
         asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait, remember=remember)
         then = replace(merged, asked=asked).continued(run).policy
         self._prepared = replace(self._prepared, run=replace(run, policy=then))
@@ -469,18 +472,6 @@ class RunningQuery:
             raise UsageError(message)
         self._control.refresh()
         return self._control
-
-
-def _with_violations(given: str | Policy, kept: Policy) -> Policy:
-    """A policy with the `violations` of the run: that of a query that runs cannot change."""
-    policy = Policy.parse(given) if isinstance(given, str) else given
-    if policy.violations not in (kept.violations, DEFAULT.violations):
-        message = (
-            f"change: violations={policy.violations} takes effect only at a start; stop the "
-            "query, and start it again with that policy"
-        )
-        raise UsageError(message)
-    return replace(policy, violations=kept.violations)
 
 
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":

@@ -58,6 +58,11 @@ class Stream(RowStream, Fluent):
     An input of `ab.merge` and `ab.union`, and of queries: `stream.window(...)`.
     """
 
+    _hidden = (
+        "order ordering has_stables is_ntz copies key is_plain lifetime replaced_by heartbeat "
+        "beating heartbeat_words needs_time schema_in_lanes has_positions ordered_by"
+    )
+
     @cached_property
     def _node(self) -> "Node":
         from anabranch.spark.query.merge import alone
