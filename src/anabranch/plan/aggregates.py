@@ -1,4 +1,4 @@
-"""The functions of `aggregate`: `ab.count()`, `ab.sum("price")` and their kin.
+"""The functions of `aggregate`: `ab.count()`, `ab.sum("price")` and others.
 
 Each returns a specification; the keyword of `aggregate` names the column of its result.
 

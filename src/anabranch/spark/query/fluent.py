@@ -271,7 +271,7 @@ class Fluent(Offered, ABC):
         if where is not None and how != "inner":
             message = (
                 f"join: where= is for inner joins, and this is a {how} join: Spark evaluates "
-                "conditions behind the join; filter the sides before it"
+                "conditions after the join; filter the sides before it"
             )
             raise UsageError(message)
         self._require_windows(right, dict(pairs))
@@ -293,7 +293,7 @@ class Fluent(Offered, ABC):
             raise SchemaError(message)
 
     def group_by(self, *keys: str) -> "Grouped":
-        """Group events by columns; behind windows `window` is one of the keys by itself."""
+        """Group events by columns; after `window(size, slide)` also by `window`."""
         from anabranch.spark.query.grouped import Grouped
 
         for key in keys:

@@ -170,7 +170,7 @@ class Merged(Fluent):
 
     @property
     def _inner(self) -> Operator:
-        """The operator that gets the rows, behind a key if there is one."""
+        """The operator that gets the rows, after a key if there is one."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
         known = self.copies.ends_are_known
@@ -220,7 +220,7 @@ class Merged(Fluent):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What a run records of the steps behind the merge: there are none."""
+        """What a run records of the steps after the merge: there are none."""
         return ()
 
     def natives(self, depot: Depot | None) -> Natives:
@@ -237,7 +237,7 @@ class Merged(Fluent):
     def stages(self, *, final: bool = False, **more: Any) -> tuple[LaneSpec, ...]:
         """The lanes of the query, and `more` that they must know; align has a lane of its own.
 
-        Behind a single lane it is a second step of that.
+        After a single lane it is a second step of that.
         """
         if not self.is_aligned:
             return (replace(self.spec(final=final), **more),)

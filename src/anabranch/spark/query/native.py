@@ -1,8 +1,8 @@
 """`where` and `select` as Spark evaluates them: validated when the query is built.
 
 An expression may read the payload and `start`.  It must depend on the row alone: random
-numbers, the current time and their kin are rejected by name, because an adjust of an event must
-meet the same decision as its insert.
+numbers, the current time and the like are rejected by name, because an adjust of an event must
+get the same result as its insert.
 """
 
 import logging

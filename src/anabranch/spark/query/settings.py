@@ -6,7 +6,7 @@ as before.  The log is written first, then the record of the run: a process that
 between the two has made the change, and the next start completes the record from the log.
 
 `violations` is no such setting: nothing that is remembered depends on it, and a trigger that
-failed because of it must be repeated with another.  It counts from a start on.
+failed because of it must be repeated with another.  It takes effect at a start.
 """
 
 from dataclasses import dataclass, replace
