@@ -7,6 +7,7 @@ a copy of that file in the site, so that the site is whole without the repositor
 leads nowhere stays as it is, and the strict build rejects it.
 """
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ from mkdocs.structure.pages import Page
 
 import anabranch
 from anabranch import errors
+from anabranch.offered import Offered, offered
 
 ROOT: Final = Path(__file__).parents[1]
 MOVED: Final = {
@@ -147,7 +149,10 @@ def reference(module: str) -> str:
             rows += [f"## {short}.{name}", "", f"[`{home}`](errors.md#{home})", ""]
             continue
         rows += [f"::: {home}", "    options:"]
-        rows += [f"      heading: {short}.{name}", f"      toc_label: {short}.{name}", ""]
+        rows += [f"      heading: {short}.{name}", f"      toc_label: {short}.{name}"]
+        if isinstance(thing, type) and issubclass(thing, Offered):
+            rows.append(f"      members: {json.dumps(offered(thing))}")
+        rows.append("")
     return "\n".join(rows)
 
 

@@ -137,7 +137,12 @@ def test_public_names_are_all_there_and_on_the_page() -> None:
 
 
 PUBLIC = {
-    f"anabranch{part}" for part in ("", ".clocks", ".errors", ".model", ".testing", ".windows")
+    f"anabranch{part}"
+    for part in (
+        "",
+        *(".clocks", ".errors", ".model", ".pictures", ".sinks", ".testing", ".windows"),
+        ".testing.clocks",
+    )
 }
 """What a guide may import; what is inside is for `docs/internals`."""
 
@@ -189,6 +194,62 @@ def test_guides_have_a_picture_and_something_to_type(page: Path) -> None:
     text = page.read_text()
     assert PICTURE.search(text), "draw one: .ci/pictures.py"
     assert re.search(r"^```(python|console|sh)$|^    \S", text, re.MULTILINE)
+
+
+INNER = re.compile(r"`(?:import |from )?((?:anabranch|ab)(?:\.[a-z_]+)+|src/anabranch/[\w/.]+)")
+"""What may be a module of ours, in the prose of a page."""
+
+
+def inner_names(text: str) -> list[str]:
+    """Modules of ours in code within a sentence that are not public."""
+    found = []
+    for name in INNER.findall(BLOCK.sub("", text)):
+        module = re.sub(r"^ab\b", "anabranch", name)
+        while "." in module and not is_module(module):
+            module = module.rpartition(".")[0]
+        if module not in PUBLIC:
+            found.append(name)
+    return found
+
+
+def is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # what is before the last dot is no package
+        return False
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_guides_name_public_modules_alone(page: Path) -> None:
+    assert inner_names(page.read_text()) == []
+
+
+def test_inner_names_are_found() -> None:
+    text = "`anabranch.pictures.draw_query(q)`, `ab.merge(x)`, `anabranch merge`, "
+    text += "`anabranch.sinks.contract.Sink`, `src/anabranch/spark/query/start.py`"
+    assert inner_names(text) == [
+        "anabranch.sinks.contract",
+        "src/anabranch/spark/query/start.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "guide").glob("*.md")), ids=lambda page: page.name
+)
+def test_every_block_of_python_of_a_guide_runs(page: Path) -> None:
+    """But those that need Kafka, which a deep test runs."""
+    text = page.read_text()
+    left_out = re.findall(r"(?:(<!--.*-->)\n)?(?:^`\S+`:\n\n)?^```(\w+)$", text, re.MULTILINE)
+    for comment, language in left_out:
+        assert language != "py", "write python, and let it run"
+        assert language != "python" or comment in ("", "<!-- kafka -->")
+    assert not re.search(
+        r"^    (?:import |from \w+ import|\w+ = ab\.)", BLOCK.sub("", text), re.M
+    )
 
 
 def test_inner_imports_are_found() -> None:
@@ -315,7 +376,7 @@ def test_the_commands_of_the_production_guide_print_what_it_shows(shared_folder:
             with contextlib.chdir(shared_folder):
                 ran = CliRunner().invoke(cli, [name, *arguments])
             assert ran.exit_code == 0, ran.output
-    assert set(saved) == {"feed.py", "job.py", "report.py"}
+    assert set(saved) == {"feed.py", "job.py", "report.py", "final.py"}
 
 
 def test_the_numbers_of_the_readme_are_those_of_committed_results() -> None:
@@ -360,6 +421,48 @@ def test_the_speeds_beside_spark_are_those_of_the_committed_result() -> None:
         assert f"| {rows} | {' | '.join(cold)} |" in readme
     command = starts["command"]["command"]
     assert f"takes {command['seconds']:.1f} s, {command['seconds_above_bare']:.1f} s" in readme
+
+
+def test_the_speeds_of_queries_are_those_of_the_committed_results() -> None:
+    results = ROOT / "benchmarks" / "results"
+    readme = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    queries = json.loads((results / "queries_spark.json").read_text())
+    shown = {
+        "windows": "count and avg by 10,000 keys and hopping windows",
+        "join": "interval join of two streams",
+    }
+    for part, name in shown.items():
+        ms = [
+            round(queries[part]["ms"][side]["median"]) for side in ("ours", "rocksdb", "heap")
+        ]
+        assert f"| {name} | {' | '.join(map(str, ms))} |" in readme
+        ratios = [queries[part][f"{side}_to_ours"]["median"] for side in ("rocksdb", "heap")]
+        assert all(f"| {ratio:.2f} " in page for ratio in ratios)
+    few, many = json.loads((results / "join.json").read_text())["against_duckdb"]
+    speeds = (few["ours_to_duckdb"], many["ours_to_duckdb"])
+    assert (
+        "{} of its speed with 10 thousand live events, {} with 1 million".format(*speeds)
+        in readme
+    )
+    assert (
+        "{} of its speed with 10,000 live events and {} with 1,000,000".format(*speeds) in page
+    )
+
+
+def test_missed_aims_of_starts_and_heartbeats_are_those_of_the_committed_results() -> None:
+    results = ROOT / "benchmarks" / "results"
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    starts = json.loads((results / "spark_start.json").read_text())
+    tiny, rows = (
+        [starts[part][side]["ratio_to_native"] for side in ("merge", "inbox")]
+        for part in ("tiny", "rows300000")
+    )
+    assert "{} times for DataFrames and {} for an inbox with 33 rows".format(*tiny) in page
+    assert "{} and {} with 300,000 rows".format(*rows) in page
+    assert f"takes {starts['command']['command']['seconds_above_bare']} s more" in page
+    beats = json.loads((results / "heartbeats_spark.json").read_text())["trigger"]
+    assert f"takes {beats['ratio']['median']:.2f} times as long as with stables" in page
 
 
 @pytest.mark.parametrize("name", ["cluster.md", "sizing.md"])

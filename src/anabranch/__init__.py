@@ -7,13 +7,14 @@ The names of this package are those for daily work, `import anabranch as ab`:
     aggregates count, sum, avg, min, max, count_distinct, stddev, collect, quantile,
                user_defined
     results    read_output, check
-    operation  progress, listener, upgrade
-    types      Stream, Inbox, Merged, Query, RunningQuery, Totals, Policy
+    operation  progress, listener, upgrade, starting_offsets
+    types      Stream, Inbox, Merged, Query, Grouped, RunningQuery, Totals, Policy
     errors     AnabranchError; the others are in `ab.errors`
 
 Submodules: `ab.model` (elements, histories, the text notation), `ab.windows` (window semantics
-of other engines), `ab.clocks` (heartbeats for plain rows), `ab.testing` (strategies,
-assertions, engines for tests), `ab.errors`.
+of other engines), `ab.clocks` (heartbeats for plain rows), `ab.sinks` (the contract of your own
+sinks), `ab.pictures` (queries and timelines as SVG), `ab.testing` (strategies, assertions,
+engines for tests), `ab.errors`.
 
 Layers, inner to outer; imports point inwards:
 
@@ -24,8 +25,11 @@ Layers, inner to outer; imports point inwards:
     clocks     heartbeats and stables for sources that send plain rows
     operators  merge, union, join, aggregate, windows and others
     plan       a query as data, cut into stages
-    sources    files, inboxes, DataFrames to elements
-    spark      the runtime on Structured Streaming
+    sinks      folders and functions that get results
+    sources    files and inboxes to elements
+    generator, checker   test streams with their truth; recorded streams, judged
+    spark      the runtime on Structured Streaming; DataFrames to elements
+    pictures   timelines and plans as SVG, PNG and text
     cli, testing   commands, and tools for tests
 
 Importing this package loads neither Spark nor Arrow: a name is imported at its first use.
@@ -35,7 +39,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
-    from anabranch import clocks, errors, model, testing, windows
+    from anabranch import clocks, errors, model, pictures, sinks, testing, windows
     from anabranch.checker.compare import check
     from anabranch.errors import AnabranchError
     from anabranch.operators.merge.policy import Policy
@@ -54,6 +58,7 @@ if _TYPE_CHECKING:
     from anabranch.sources.inbox import Inbox, inbox
     from anabranch.spark.pack.heartbeats import clock
     from anabranch.spark.progress import Totals
+    from anabranch.spark.query.grouped import Grouped
     from anabranch.spark.query.kafka import starting_offsets
     from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import merge, union
@@ -70,6 +75,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnabranchError",
+    "Grouped",
     "Inbox",
     "Merged",
     "Policy",
@@ -93,10 +99,12 @@ __all__ = [
     "merge",
     "min",
     "model",
+    "pictures",
     "progress",
     "quantile",
     "read_output",
     "session",
+    "sinks",
     "starting_offsets",
     "stddev",
     "sum",
@@ -110,6 +118,7 @@ __all__ = [
 
 _HOMES = {
     "AnabranchError": "anabranch.errors:AnabranchError",
+    "Grouped": "anabranch.spark.query.grouped:Grouped",
     "Inbox": "anabranch.sources.inbox:Inbox",
     "Merged": "anabranch.spark.query.merged:Merged",
     "Policy": "anabranch.operators.merge.policy:Policy",
@@ -133,10 +142,12 @@ _HOMES = {
     "merge": "anabranch.spark.query.merge:merge",
     "min": "anabranch.plan.aggregates:min",
     "model": "anabranch.model",
+    "pictures": "anabranch.pictures",
     "progress": "anabranch.spark.query.listen:progress",
     "quantile": "anabranch.plan.aggregates:quantile",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
+    "sinks": "anabranch.sinks",
     "starting_offsets": "anabranch.spark.query.kafka:starting_offsets",
     "stddev": "anabranch.plan.aggregates:stddev",
     "sum": "anabranch.plan.aggregates:sum",

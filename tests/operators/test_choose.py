@@ -122,7 +122,7 @@ def test_a_case_that_is_asked_for_is_marked_so():
 
 def test_the_reason_names_who_stands_in_the_way():
     assert choose({"east": R3, "west": R1}).reason == (
-        "replica 'west' declares no keyed, so identities may repeat"
+        "replica 'west' does not declare keyed, so identities may repeat"
     )
     assert choose({}).reason == "there is no replica yet, so nothing is promised"
 
@@ -131,7 +131,7 @@ def test_asking_is_a_declaration_for_those_who_declare_nothing():
     choice = choose({"east": None, "west": R3}, asked=MergeCase.R3)
     assert choice.case is MergeCase.R3
     assert choice.reason == (
-        "it was asked for; replica 'east' declares nothing, so keyed is taken on your word"
+        "it was asked for; replica 'east' declares nothing, so keyed is assumed, not verified"
     )
     assert choose({"east": R0}, asked=MergeCase.R2).reason == (
         "it was asked for, and what the replicas promise permits it"

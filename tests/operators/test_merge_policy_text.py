@@ -76,9 +76,12 @@ def test_a_text_as_people_type_it():
     [
         ("insert=first", r"no choice 'insert' \(did you mean 'inserts'\?\); the choices are"),
         ("colour=red", r"no choice 'colour'; the choices are adjusts, inserts, stable_lag"),
-        ("inserts=quorm(0.5)", r"no 'quorm\(0.5\)' \(did you mean 'quorum'\?\); it is one of"),
-        ("inserts=(0.5", r"inserts knows no '\(0.5'; it is one of first, leader"),
-        ("adjusts=3", "adjusts knows no '3'; it is one of on_stable, always"),
+        (
+            "inserts=quorm(0.5)",
+            r"no value 'quorm\(0.5\)' \(did you mean 'quorum'\?\); it is one",
+        ),
+        ("inserts=(0.5", r"inserts has no value '\(0.5'; it is one of first, leader"),
+        ("adjusts=3", "adjusts has no value '3'; it is one of on_stable, always"),
         ("inserts=quorum", r"quorum takes a number above 0 and at most 1; write quorum\(0.5\)"),
         ("inserts=quorum(half)", r"quorum\(half\) is not a fraction of the replicas"),
         ("inserts=quorum(0)", r"quorum\(0.0\) is not a fraction of the replicas"),
@@ -86,7 +89,10 @@ def test_a_text_as_people_type_it():
         ("adjusts=follow()", r"follow takes a replica's name; write follow\(east\)"),
         ('adjusts=follow("a)', r"the quoted name does not end"),
         ("adjusts=always(2)", "always takes nothing; write always"),
-        ("violations=shout", "violations knows no 'shout'; it is one of ignore, raise, detach"),
+        (
+            "violations=shout",
+            "violations has no value 'shout'; it is one of ignore, raise, detach",
+        ),
         ("stable_lag=-1", "stable_lag=-1 is not a distance in time; give a whole number"),
         ("stable_lag=soon", "stable_lag='soon' is not a distance in time"),
         ("stable_lag=true", "stable_lag=True is not a distance in time"),

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 import anabranch
+from anabranch.offered import Offered, offered
 
 pytestmark = pytest.mark.process
 
@@ -64,8 +65,19 @@ def test_every_public_name_is_in_the_reference(site: Path, module: str) -> None:
     inside = import_module(f"anabranch{module}")
     names = getattr(inside, "__all__", ["AnabranchError", "UsageError"])
     shown = [name for name in names if not isinstance(getattr(inside, name), ModuleType)]
-    assert len(shown) > 1
+    assert shown
     assert [name for name in shown if f"ab{module}.{name}" not in page] == []
+
+
+def test_members_are_in_the_reference_if_they_are_for_users(site: Path) -> None:
+    page = (site / "reference" / "anabranch.html").read_text()
+    classes = [thing for thing in vars(anabranch).values() if isinstance(thing, type)]
+    classes = [thing for thing in classes if issubclass(thing, Offered)]
+    assert len(classes) >= 7
+    for thing in classes:
+        place = f"{thing.__module__}.{thing.__qualname__}"
+        shown = set(re.findall(rf'id="{re.escape(place)}\.(\w+)"', page))
+        assert shown == set(offered(thing)), thing
 
 
 def test_links_out_of_docs_lead_to_copies(site: Path) -> None:

@@ -209,7 +209,7 @@ def test_batch_and_streaming_do_not_mix(spark: Any) -> None:
     ("options", "words"),
     [
         ({"case": "r9"}, "case='r9'"),
-        ({"lanes": 0}, "at least one lane"),
+        ({"lanes": 0}, "lanes is 0; it must be 1 or more"),
         ({"policy": "x=1"}, "'x'"),
     ],
 )

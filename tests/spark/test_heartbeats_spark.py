@@ -230,7 +230,7 @@ def test_what_is_wrong_is_named(spark: Any, tmp_path: Path) -> None:
     plain = ab.events(df, start="ts", lifetime="1 second")
     with pytest.warns(UserWarning, match=r"\.heartbeats\(disorder="):
         ab.merge(plain)
-    with pytest.warns(UserWarning, match="stay open until its next row comes"):
+    with pytest.warns(UserWarning, match="are not final until its next row"):
         made = ab.merge(plain.heartbeats(disorder="1 second"))
     assert "stables are inferred: 0: disorder 1 second" in made.explanation
     assert "copies may have gaps" in made.explanation

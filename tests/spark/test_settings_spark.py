@@ -85,7 +85,7 @@ def test_a_query_that_runs_changes_its_policy(spark: Any, place: Place) -> None:
             query.query.processAllAvailable()
             assert policies(place)[changed.trigger] == {policy}
             give(files, 3)
-        with pytest.raises(UsageError, match="violations=raise counts from a start on"):
+        with pytest.raises(UsageError, match="violations=raise takes effect only at a start"):
             query.change(policy="violations=raise")
         query.change(gaps=True, wait=20)
         assert run_of(place).policy == "adjusts=follow_leader,gaps=true,wait=20"

@@ -111,10 +111,24 @@ class Publisher:
 
 
 @click.command("demo")
-@click.option("--events", type=click.IntRange(min=100), default=30_000, show_default=True)
-@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True)
-@click.option("--seed", type=int, default=7, show_default=True)
-@click.option("--quick", is_flag=True, help="2,000 events in 3 seconds.")
+@click.option(
+    "--events",
+    type=click.IntRange(min=100),
+    default=30_000,
+    show_default=True,
+    help="Number of events in the stream.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=20.0,
+    show_default=True,
+    help="Time in which the replicas write their files.",
+)
+@click.option(
+    "--seed", type=int, default=7, show_default=True, help="Seed of the random stream."
+)
+@click.option("--quick", is_flag=True, help="Use 2,000 events in 3 seconds.")
 @click.option(
     "--keep", type=click.Path(path_type=Path), help="Keep all files in this new folder."
 )

@@ -123,7 +123,7 @@ def look_at_pictures() -> Finding:
     try:
         return Finding("pictures", "ok", f"matplotlib {version('matplotlib')}")
     except PackageNotFoundError:
-        found = "SVG and text; for PNG also: pip install 'anabranch[pictures]'"
+        found = "SVG and text; for PNG also: pip install matplotlib"
         return Finding("pictures", "ok", found)
 
 

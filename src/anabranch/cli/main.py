@@ -19,14 +19,14 @@ from anabranch.errors import AnabranchError
 COMMANDS: Final = {
     "check": "Validate a stream, and compare its history with another.",
     "clean": "List leftover, old or consumed files, and remove or archive them.",
-    "clocks": "Which lateness should I set?  Bounds and settings from a recorded stream.",
+    "clocks": "Estimate lateness bounds from a recorded stream.",
     "config": "Show the settings in force and where they come from.",
     "demo": "Merge three generated replicas live on local Spark, and check the result.",
     "doctor": "Check Java, Spark, memory and disk.",
     "explain": "Show which merge case the replicas of an inbox permit, and why.",
     "generate": "Write divergent replicas of one random stream, and its true history.",
     "merge": "Merge the replicas of an inbox into one stream, on Spark.",
-    "upgrade": "Change the number of lanes of a stopped merge.",
+    "upgrade": "Change the lanes or payload columns of a stopped merge.",
     "windows": "Predict and explain the results of a window query on other engines.",
 }
 """Every command and its line in the help."""

@@ -53,7 +53,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--end",
     metavar="COLUMN",
-    help="With --time: the column in which an event ends; null: it stays open.",
+    help="With --time: the column in which an event ends; null: the event has no end.",
 )
 @click.option(
     "--disorder",
@@ -75,7 +75,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     "--source",
     metavar="COLUMN",
     help="With --disorder or --delay: the column that names the source of a row; each source "
-    "has bounds of its own. Without it a replica is a source.",
+    "has bounds of its own. Default: each replica is one source.",
 )
 @click.option(
     "--group",
@@ -205,7 +205,7 @@ def command(ctx: click.Context, /, *, as_json: bool, **options: Any) -> None:
     anabranch check out truth
 
     \b
-    anabranch merge orders --time ts --lifetime '1 hour' --once --complete \
+    anabranch merge orders --time ts --lifetime '1 hour' --once --complete \\
         --output out --checkpoint ck
     """  # noqa: D301
     if options["mode"] is None:

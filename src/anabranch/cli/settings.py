@@ -257,7 +257,9 @@ def _warn_of_typos(variables: Mapping[str, str]) -> None:
         near = _nearest(name.removeprefix(PREFIX).lower(), cutoff=0.75)
         if name.startswith(PREFIX) and name not in known and near:
             meant = PREFIX + near.upper()
-            log.warning("the environment variable %s means nothing; is it %s?", name, meant)
+            log.warning(
+                "the environment variable %s is not a setting; did you mean %s?", name, meant
+            )
 
 
 def _hint(name: str) -> str:

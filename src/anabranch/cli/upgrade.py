@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "add",
     multiple=True,
     metavar="NAME:TYPE",
-    help="A payload column, such as price:double; null in what is there. May be repeated.",
+    help="A payload column, such as price:double; null in existing events. May be repeated.",
 )
 @click.option(
     "--drop-column",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.Choice(["json", "csv"]),
     default="json",
     show_default=True,
-    help="What it reads and prints; csv needs {size} and {slide} in the command.",
+    help="Input and output format of the command; csv needs {size} and {slide} in the command.",
 )
 @click.option("--agg", default="sum", show_default=True, help="The aggregate it computes.")
 @click.option(
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 @click.option("--batches/--no-batches", default=True, help="Whether it takes batches.")
 @click.option("--late/--no-late", default=True, help="Whether it takes late tuples.")
-@click.option("--stables", is_flag=True, help="It takes stables.")
+@click.option("--stables", is_flag=True, help="The engine accepts stables.")
 @click.option(
     "--probes",
     type=click.IntRange(min=1),

@@ -35,7 +35,7 @@ def _lengths(size: int | None, slide: int | None) -> Callable[[_F], _F]:
 @click.command("translate")
 @click.option("--from", "source", required=True, help="The engine it runs on now.")
 @click.option(
-    "--to", "targets", multiple=True, required=True, help="Where to; may be repeated."
+    "--to", "targets", multiple=True, required=True, help="Target engine; may be repeated."
 )
 @_lengths(None, None)
 @click.option("--agg", default="sum", show_default=True, help="The aggregate.")
@@ -105,7 +105,12 @@ def translate_command(
 
 @click.command("choose")
 @click.option("--need", "needs", multiple=True, help="What is needed; may be repeated.")
-@click.option("--engine", "engines", multiple=True, help="One of those to try.  [default: all]")
+@click.option(
+    "--engine",
+    "engines",
+    multiple=True,
+    help="Candidate engine; may be repeated.  [default: all]",
+)
 @_lengths(3, 2)
 @click.option(
     "--late",

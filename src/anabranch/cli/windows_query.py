@@ -48,7 +48,7 @@ def query_options(function: _F) -> _F:
         ),
         click.option("--batch", help="Column of batch numbers.  [default: one per tuple]"),
         click.option("--arrived", help="Column of arrival times.  [default: the order]"),
-        click.option("--stable", help="Time has come that far after the last tuple."),
+        click.option("--stable", help="Application time reached after the last tuple."),
         click.option("--delimiter", default=",", show_default=True, help="Separator."),
     ]
     for option in reversed(options):

@@ -40,9 +40,9 @@ def recording_options(function: _F) -> _F:
         click.option("--time", default="time", show_default=True, help="Column of times."),
         click.option("--value", help="Column of values; count needs none."),
         click.option("--size", help='Length of the windows of --input: 5, or "5 minutes".'),
-        click.option("--slide", help="Their distance.  [default: the size]"),
+        click.option("--slide", help="Distance between window starts.  [default: the size]"),
         click.option("--batch", help="Column of batch numbers.  [default: one per tuple]"),
-        click.option("--stable", help="Time has come that far after the last tuple."),
+        click.option("--stable", help="Application time reached after the last tuple."),
         click.option("--delimiter", default=",", show_default=True, help="Separator."),
     ]
     for option in reversed(options):

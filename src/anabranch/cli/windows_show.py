@@ -38,7 +38,7 @@ def picture_options(function: Any) -> Any:
         "--timeline/--no-timeline",
         "drawn",
         default=None,
-        help="Draw it in the terminal, or not.  [default: if it is small]",
+        help="Draw the timeline in the terminal.  [default: only if it is small]",
     )(function)
     return click.option(
         "--picture",

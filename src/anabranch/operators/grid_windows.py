@@ -10,7 +10,7 @@ the start of the first window that ends after t, which is the greatest that is t
 are final as soon as their start is before it: in the step in which the input's frontier reaches
 the end of the window.
 
-Rows are copied, once per window.  A group-by behind this computes panes instead.
+Rows are copied, once per window.  A group-by after this computes panes instead.
 
 Papers: none; these are the windows of Spark and of SECRET's time-based scope.  The reference is
 `anabranch.operators.reference.lifetimes`.

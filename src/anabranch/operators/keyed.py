@@ -1,16 +1,16 @@
 """A key in front of an operator: each input has at most one live event per key.
 
-`KeyedOperator` runs another operator behind a table of keys.  An insert whose input has an
+`KeyedOperator` runs another operator after a table of keys.  An insert whose input has an
 event with the same key already, and has not made it final, does not reach the operator: it is a
 violation (`SECOND_OF_KEY`), or absorbed where the key `drops` duplicates (`DUPLICATE`).  All
 other elements reach it as they came.  The key is compared within one input: what two inputs
 have of one key is the business of the operator.
 
-So identities are unique in each input, and a merge behind it is right as R3.  The inputs have
+So identities are unique in each input, and a merge after it is right as R3.  The inputs have
 inserts and stables; an adjust passes, and does not change what is remembered.
 
 Remembered per input: the key, start and end of each event that it brought, until the frontiers
-of all attached inputs have passed the event's end, or a merge behind it has forgotten such
+of all attached inputs have passed the event's end, or a merge after it has forgotten such
 events (`remember` of its policy).  An event counts as final by the frontier of
 its own input.  So, however the input is cut into steps, the same elements are duplicates.
 
@@ -54,10 +54,10 @@ from anabranch.operators.state.groups import Groups, distinct, first_ends, is_fr
 _START, _END, _INPUT = range(3)
 _KIND: Final = StateKind("anabranch key", version=1)
 _PREFIX: Final = "keys/"
-"""How the names of our parts begin; the others are those of the operator behind."""
+"""How the names of our parts begin; the others are those of the hosted operator."""
 
 _PASSED: Final = -1
-"""The code of elements that go to the operator behind."""
+"""The code of elements that go to the hosted operator."""
 _FRONTIER: Final = 0
 _LAST_SEQ: Final = 1
 _NONE: Ints = np.empty(0, np.int64)
@@ -72,7 +72,7 @@ class KeyedOperator:
 
     @property
     def name(self) -> str:
-        """That of the operator behind."""
+        """That of the hosted operator."""
         return self.inner.name
 
     @property
@@ -82,7 +82,7 @@ class KeyedOperator:
 
     @property
     def output(self) -> ElementSchema | pa.Schema:
-        """That of the operator behind."""
+        """That of the hosted operator."""
         return self.inner.output
 
     @property
@@ -97,15 +97,15 @@ class KeyedOperator:
 
     @property
     def policy(self) -> Policy | None:
-        """What becomes of violators, if the operator behind has a policy."""
+        """What becomes of violators, if the hosted operator has a policy."""
         return getattr(self.inner, "policy", None)
 
     def properties(self, *inputs: StreamProperties) -> StreamProperties:
-        """That of the operator behind, whose inputs are keyed: a key is part of the payload."""
+        """That of the hosted operator, whose inputs are keyed: a key is part of the payload."""
         return self.inner.properties(*(replace(one, keyed=True) for one in inputs))
 
     def reporting_final(self) -> "KeyedOperator | None":
-        """The same with `final` in its results, if the operator behind knows it."""
+        """The same with `final` in its results, if the hosted operator knows it."""
         inner = self.inner
         own = inner.reporting_final() if isinstance(inner, ReportsFinal) else None
         return None if own is None else replace(self, inner=own)
@@ -135,7 +135,7 @@ class _Input:
 
 
 class KeyedState:
-    """What is remembered for one lane: keys, and the state of the operator behind."""
+    """What is remembered for one lane: keys, and the state of the hosted operator."""
 
     def __init__(self, operator: KeyedOperator, inner: State) -> None:
         self.operator = operator
@@ -168,12 +168,12 @@ class KeyedState:
 
     @property
     def inputs(self) -> Sequence[InputStatus]:
-        """The attached inputs of the operator behind."""
+        """The attached inputs of the hosted operator."""
         return self.inner.inputs
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """Those of the operator behind, and how many keys are remembered."""
+        """Those of the hosted operator, and how many keys are remembered."""
         return {**self.inner.facts, "keys": len(self.groups)}
 
     def step(self, inputs: Inputs) -> StepResult:
@@ -278,7 +278,7 @@ class KeyedState:
     def _release(self) -> None:
         """Forget the keys of events that end before the frontiers of all attached inputs."""
         least = min((one.frontier for one in self.members.values()), default=self.released)
-        # What a merge behind does not remember cannot come to its output a second time.
+        # What a merge after it does not remember cannot come to its output a second time.
         least = max(least, getattr(self.inner, "forgotten", least))
         if least <= self.released:
             return
@@ -298,7 +298,9 @@ class KeyedState:
         ours = self.groups.parts(_KIND, self._schema, since, mark=self.mark, facts=facts)
         theirs = self.inner.parts(since=since)
         # Both count the steps, so one mark is right for both.
-        assert ours.mark == theirs.mark, f"{ours.mark} steps, and {theirs.mark} behind"
+        assert ours.mark == theirs.mark, (
+            f"{ours.mark} steps, and {theirs.mark} of the hosted one"
+        )
         written = {f"{_PREFIX}{name}": data for name, data in ours.written.items()}
         deleted = tuple(f"{_PREFIX}{name}" for name in ours.deleted)
         return Saved({**theirs.written, **written}, (*theirs.deleted, *deleted), ours.mark)

@@ -3,7 +3,7 @@
 The input is a stream of elements; `final` of a step are the events that its stables freeze, as
 inserts, by start and payload.  Nothing is ever taken back, so any sink that can append can take
 it.  At every prefix it is exactly the frozen events of the input's history (`model.frozen`).
-The output has no elements: these inserts come behind the stable that freezes them.
+The output has no elements: these inserts come after the stable that freezes them.
 
 With `final_at_start` ends are known: an event changes only by its removal, and only while a
 stable has not passed its start.  Then it is final as soon as its start is before the frontier.

@@ -1,6 +1,6 @@
 """The common part of operators inside a query: named inputs that were validated before.
 
-Elements are validated once, where they enter the query (merge, union).  An operator behind that
+Elements are validated once, where they enter the query (merge, union).  An operator after that
 trusts them: it does not repeat the check, and keeps only what its output depends on.  An adjust
 or removal of an event that was never there is a defect of the query, such as a filter that is
 not deterministic: `lost_event` is the error for it.

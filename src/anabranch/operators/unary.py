@@ -205,7 +205,7 @@ def require_schema(name: str, ours: ElementSchema, arrivals: Sequence[Arrival]) 
             message = (
                 f"{name}: input '{arrival.input}' has {theirs.time.value} times and the "
                 f"payload {_show(theirs.payload)}, {name} has {ours.time.value} times and "
-                f"{_show(ours.payload)}; all inputs have the same columns, cast them"
+                f"{_show(ours.payload)}; all inputs must have the same columns; cast them"
             )
             raise SchemaError(message)
 

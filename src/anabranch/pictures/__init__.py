@@ -3,7 +3,7 @@
     timeline   what is to be seen: tuples, windows, reports, one row per engine; no pixels
     axis       where the axis has marks, and how times and durations are written
     scene      the timeline as shapes with places and colours
-    svg, png   the shapes as a file; PNG needs the extra `anabranch[pictures]`
+    svg, png   the shapes as a file; PNG needs matplotlib
     text       the timeline in a terminal, as wide as that is
     flow       copies, a merge and its output as one picture
     diagram    boxes with arrows: how the parts of a run connect

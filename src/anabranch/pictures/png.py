@@ -1,4 +1,4 @@
-"""A timeline as PNG, drawn by matplotlib: `pip install 'anabranch[pictures]'`.
+"""A timeline as PNG, drawn by matplotlib: `pip install matplotlib`.
 
 The shapes are those of the SVG.  No date and no version goes into the file.
 """
@@ -33,7 +33,7 @@ def paint(drawn: Scene) -> bytes:
     except ImportError as problem:
         message = (
             "a PNG picture needs matplotlib, which is not installed: "
-            "pip install 'anabranch[pictures]', or ask for a .svg file, which needs nothing"
+            "pip install matplotlib, or ask for a .svg file, which needs nothing"
         )
         raise SetupError(message) from problem
     # The settings of this machine's user must not change the picture.

@@ -1,4 +1,4 @@
-"""The functions of `aggregate`: `ab.count()`, `ab.sum("price")` and their kin.
+"""The functions of `aggregate`: `ab.count()`, `ab.sum("price")` and others.
 
 Each returns a specification; the keyword of `aggregate` names the column of its result.
 
@@ -68,10 +68,17 @@ def user_defined(
     type: pa.DataType,  # noqa: A002  what it is called everywhere
     canonical: bool = False,
 ) -> Aggregate:
-    """An aggregate in Python: a state from `zero()`, changed by `add` and `remove`.
+    """An aggregate in Python, over the values of a column that are not null.
 
-    `canonical` declares that the result depends on the bag of values alone, so that replicas of
-    the query agree.
+    Args:
+        column: The column.
+        zero: Returns the state of a group without values.
+        add: `add(state, value)` returns the state with one more value.
+        remove: `remove(state, value)` returns the state without a value that was added.
+        result: `result(state)` returns the value of the result column.
+        type: The type of the result, a pyarrow type such as `pa.float64()`.
+        canonical: True: the result does not depend on the order of values, so that replicas of
+            the query agree.
     """
     user = UserDefined(zero, add, remove, result, type, canonical)
     return Aggregate("user", column, "", user=user)

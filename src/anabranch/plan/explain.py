@@ -1,6 +1,6 @@
 """A query in words: steps by stage, lanes, what each promises, what never becomes final."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anabranch.model.properties import StreamProperties
@@ -14,7 +14,7 @@ from anabranch.plan.stages import Placed, Stage, stages
 _REMEMBERS: Final = {
     "aggregate": "the end points of its groups, until the frontier has passed them",
     "top_k": "the rows of its groups, until the frontier has passed their ends",
-    "join": "events of each side, until the frontier of the other side has passed their ends",
+    "join": "events of each side, until the frontiers of both sides have passed their ends",
     "distinct": "where counts of equal payloads change, until the frontier has passed it",
     "difference": "where counts of equal payloads change, until the frontier has passed it",
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
@@ -25,8 +25,13 @@ _REMEMBERS: Final = {
 _PANES: Final = "a sum per key and pane, until the frontier has passed its windows"
 
 
-def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
-    """The description; `entries` are those of the sources, by their ids."""
+def explain(
+    last: Source | Step, lanes: int, entries: Mapping[str, str], endless: Sequence[str] = ()
+) -> str:
+    """The description; `entries` are those of the sources, by their ids.
+
+    `endless` are the sources without stables, which make nothing final.
+    """
     cut, routings = stages(last)
     promised = properties(last, lanes)
     lines: list[str] = []
@@ -36,6 +41,11 @@ def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
             lines += _step(one, routings, promised[one.node.id])
         lines += _sends(stage)
     lines += _warnings(last, lanes)
+    lines += [
+        f"warning: source {name} has no stables, so nothing becomes final, and steps with a "
+        "state remember every event; add heartbeats (ab.events(...).heartbeats)"
+        for name in endless
+    ]
     for name, words in entries.items():
         lines += [f"source {name}:", *(f"  {line}" for line in words.splitlines())]
     return "\n".join(lines)

@@ -108,7 +108,7 @@ def nodes(last: Node) -> list[Node]:
 
 
 def rewritten(last: Node, change: "Callable[[Node], Node]") -> Node:
-    """The same query with each node changed, behind those that it reads.
+    """The same query with each node changed, after those that it reads.
 
     What was shared stays shared.
     """

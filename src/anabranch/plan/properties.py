@@ -5,7 +5,7 @@ Spark changes has the rule here.  All hold if every replica runs the same plan o
 input, without gaps.  They may be too few, never too many.
 
 Operators state what one lane emits.  Lanes run beside one another, so of several lanes together
-no order is known, and neither behind a shuffle.  Identities stay unique: a step that promises
+no order is known, and neither after a shuffle.  Identities stay unique: a step that promises
 them has all events of an identity in one lane.
 """
 
@@ -54,7 +54,7 @@ def after_native(properties: StreamProperties, *, one_to_one: bool) -> StreamPro
 
 
 def unordered(properties: StreamProperties) -> StreamProperties:
-    """What is left if the order is not known: behind a shuffle, or of several lanes."""
+    """What is left if the order is not known: after a shuffle, or of several lanes."""
     return StreamProperties(insert_only=properties.insert_only, keyed=properties.keyed)
 
 

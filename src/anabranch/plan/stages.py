@@ -3,7 +3,7 @@
 A step runs in the stage of what it reads if all elements that it must compare are in one lane
 there; else a stage ends, and its output is shuffled.  A `where` or `select` of Spark's always
 ends one.  A source takes the lane key of the steps above it, where that is a function of the
-payload: a merge and the group-by behind it run in one stage.
+payload: a merge and the group-by after it run in one stage.
 
 The *placement* of a stream is what has decided the lane of its elements.  It serves a step that
 needs columns K if it is by some of the columns K: equal keys are then in one lane.

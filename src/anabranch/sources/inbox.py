@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from anabranch.batch.schema import TimeType
 from anabranch.errors import FileError, SchemaError, UsageError
 from anabranch.model.properties import StreamProperties
+from anabranch.offered import Offered
 from anabranch.sources.files import Folder, Format, Layout, look
 from anabranch.sources.notes import NOTE
 from anabranch.sources.plain import PlainRows
@@ -26,9 +27,10 @@ _URI: Final = re.compile(r"(?!file:)[A-Za-z][\w+.-]+:/")
 
 
 @dataclass(frozen=True, eq=False)
-class Inbox:
+class Inbox(Offered):
     """The replicas of one folder, as `ab.merge` takes them; made by `inbox`."""
 
+    _hidden = "beats declared folder founders plain source"
     folder: Folder
     beats: Mapping[str, Any] | None = None
     """How stables are inferred, as the user wrote it; `ab.merge` validates it."""

@@ -30,7 +30,8 @@ class Warner:
         if totals.frontier is None and totals.triggers in _WARN_AT:
             log.warning(
                 "no stable in %d triggers: %d events are remembered (%d bytes of state), and "
-                "none of them can become final; let some replica send stables",
+                "none of them can become final; add heartbeats "
+                "(ab.events(...).heartbeats) or send stables",
                 totals.triggers,
                 totals.live,
                 totals.state_bytes,

@@ -1,7 +1,7 @@
 """Tools for tests of streams: random streams, readable asserts, and cases that are pictures.
 
 * `histories`, `presentations`, `replicas`, `joiners`, `interleavings`: Hypothesis strategies.
-  They need Hypothesis (`pip install 'anabranch[test]'`) and are loaded at first use: without it
+  They need Hypothesis (`pip install hypothesis`) and are loaded at first use: without it
   the rest of this package works, and using one raises `SetupError`.
 * `assert_valid`, `assert_equivalent`, `assert_consistent`, `assert_compatible`: show the
   difference as a table.

@@ -145,7 +145,9 @@ class OnSpark:
             options = {**self.options, **self.entry.spark_options, "lanes": self.lanes}
             made: Merged = getattr(ab, self.entry.call)(stream, **options)
             return made
-        hosted = Hosted(lambda columns: self.entry.operator(columns, self.options), "engine")
+        hosted = Hosted(
+            lambda columns: self.entry.operator(columns, self.options), "engine", "engine"
+        )
         asked = Asked(lanes=self.lanes, **self.entry.spark_options)
         return replace(build([stream], asked), hosted=hosted)
 

@@ -11,7 +11,7 @@
 * `conflicting_arrivals()`: arrivals of streams that disagree and may contain violations.
 
 A stable is placed only where everything that follows keeps its promise.  All shrinks towards
-ordered streams without revisions.  Needs Hypothesis: `pip install 'anabranch[test]'`.
+ordered streams without revisions.  Needs Hypothesis: `pip install hypothesis`.
 
 Hypothesis validates every strategy object at its first draw, which costs more than the draw.
 So strategies are cached here, and what depends on a drawn value is drawn without flatmap.
@@ -35,7 +35,7 @@ try:
 except ModuleNotFoundError as error:
     message = (
         "anabranch.testing: the strategies need Hypothesis, which is not installed; "
-        "install it with: pip install 'anabranch[test]'"
+        "install it with: pip install hypothesis"
     )
     raise SetupError(message) from error
 

@@ -206,9 +206,10 @@ def _reason(replicas: Declared, case: MergeCase) -> str:
         return f"every replica promises {listed(REQUIRED[case])}"
     silent = [name for name, known in replicas.items() if known is None]
     if silent:
-        return f"{_names(silent)} nothing, so identities may repeat"
+        return f"{_declaring(silent)} nothing, so identities may repeat"
     unkeyed = [name for name, known in replicas.items() if known and not known.keyed]
-    return f"{_names(unkeyed)} no keyed, so identities may repeat"
+    verb = "does" if len(unkeyed) == 1 else "do"
+    return f"{_replicas(unkeyed)} {verb} not declare keyed, so identities may repeat"
 
 
 def _asked(replicas: Declared, case: MergeCase) -> str:
@@ -216,12 +217,18 @@ def _asked(replicas: Declared, case: MergeCase) -> str:
     if not silent or not REQUIRED[case]:
         return "it was asked for, and what the replicas promise permits it"
     needed = listed(REQUIRED[case])
-    return f"it was asked for; {_names(silent)} nothing, so {needed} is taken on your word"
+    return (
+        f"it was asked for; {_declaring(silent)} nothing, so {needed} is assumed, not verified"
+    )
 
 
-def _names(names: list[str]) -> str:
+def _declaring(names: list[str]) -> str:
+    return f"{_replicas(names)} {'declares' if len(names) == 1 else 'declare'}"
+
+
+def _replicas(names: list[str]) -> str:
     quoted = ", ".join(f"'{name}'" for name in names)
-    return f"replica {quoted} declares" if len(names) == 1 else f"replicas {quoted} declare"
+    return f"replica {quoted}" if len(names) == 1 else f"replicas {quoted}"
 
 
 def _require(replicas: Declared, asked: MergeCase, *, gaps_possible: bool) -> None:

@@ -309,7 +309,7 @@ def _parse_term(choice: str, text: str) -> object:
     term = _TERMS[choice].get(word)
     if shape is None or term is None:
         message = (
-            f"merge policy: {choice} knows no {text!r}{_suggest(word, _TERMS[choice])}; "
+            f"merge policy: {choice} has no value {text!r}{_suggest(word, _TERMS[choice])}; "
             f"it is one of {', '.join(_TERMS[choice])}"
         )
         raise UsageError(message)

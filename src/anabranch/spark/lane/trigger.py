@@ -185,7 +185,7 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
 
 
 def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
-    """Let the clocks infer stables, behind all rows of the trigger."""
+    """Let the clocks infer stables, after all rows of the trigger."""
     lane, spec = now.lane, now.spec
     pace = advance(lane.clocks, spec.clocks, parcels, now.attached)
     if pace.beats and now.number == COUNTING_LANE:

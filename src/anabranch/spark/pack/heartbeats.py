@@ -296,9 +296,9 @@ def _warn_of_waiting(made: Clock, asked: Asked) -> None:
     if bounds.needs_timeout():
         apart = "" if asked.disorder is None else f" ({asked.disorder})"
         warnings.warn(
-            f"{_WHERE}: the latest rows of a source{apart} stay open until its next row comes, "
-            "and a source that sends nothing holds the output back; give idle_after= (such as "
-            "'1 minute') to go on without it, or delay=",
+            f"{_WHERE}: the newest rows of a source{apart} are not final until its next row "
+            "arrives, and a source that sends nothing holds the output back; give idle_after= "
+            "(such as '1 minute') to go on without it, or delay=",
             UserWarning,
             stacklevel=4,
         )

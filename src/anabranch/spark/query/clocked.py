@@ -32,7 +32,7 @@ _USUAL: Final = 10 * _SECOND
 """The interval of ticks for clocks that need the time, and have no span of it."""
 
 
-def beat_of(inboxes: Sequence[Inbox], time: TimeType) -> Heartbeat | None:
+def beat_of(inboxes: Sequence[Inbox], time: TimeType, where: str) -> Heartbeat | None:
     """How the stables of all inboxes arise, if their rows are plain and have a clock."""
     given = [one for one in inboxes if one.beats is not None]
     if not given:
@@ -41,7 +41,7 @@ def beat_of(inboxes: Sequence[Inbox], time: TimeType) -> Heartbeat | None:
     for other in inboxes:
         if other.beats != first.beats:
             message = (
-                f"ab.merge: {first.folder.path} and {other.folder.path}: one clock reads all "
+                f"{where}: {first.folder.path} and {other.folder.path}: one clock reads all "
                 "inboxes of a query; give the same heartbeats(...) to each, put the folders of "
                 "all replicas into one inbox, or read the files with spark.readStream"
             )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from anabranch.spark.query.run_record import Run
+
+
+MERGE: Final = "ab.merge"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,11 @@ class Copies:
         if self.beat or any(one.plain is None for one in self.inboxes):
             return True
         return self.stream is not None and self.stream.has_stables
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether DataFrames of plain rows have nothing that could make events final."""
+        return self.stream is not None and not self.has_stables
 
     @property
     def ends_are_known(self) -> bool:
@@ -296,23 +304,26 @@ class _Input:
     is_streaming: bool | None = None
     order: int | None = None
     key: Key | None = None
+    where: str = MERGE
+    """The call that was given the input."""
 
 
-def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Copies:
+def agree(
+    inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = (), where: str = MERGE
+) -> Copies:
     """All replicas in one, if their schemas agree and no two have one name."""
     if not inputs:
-        message = (
-            "ab.merge: nothing to merge; give DataFrames, one with a replica column, or inboxes"
-        )
+        message = f"{where}: there is no input; give DataFrames or inboxes"
         raise UsageError(message)
     streams = {
         one.name or str(at): one for at, one in enumerate(inputs) if isinstance(one, Stream)
     }
     inboxes = tuple(one for one in inputs if isinstance(one, Inbox))
-    _require_unique(inputs)
-    facts = [_facts(at, one) for at, one in enumerate(inputs)]
+    _require_unique(inputs, where)
+    facts = [replace(_facts(at, one), where=where) for at, one in enumerate(inputs)]
     for one, other in combinations(facts, 2):
         _require_same(one, other)
+    _require_no_column(streams, where, alone=len(inputs) == 1)
     stream, names, declared = _joined(streams, alone=len(inputs) == 1)
     known = (*names, *replicas) if streams else ()
     properties = dict.fromkeys(known, stream.properties if stream else None) | declared
@@ -325,7 +336,7 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
     lifetimes = tuple(
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )
-    beat = beat_of(inboxes, schema.time)
+    beat = beat_of(inboxes, schema.time, where)
     return Copies(stream, known, inboxes, schema, properties, lifetimes, beat=beat)
 
 
@@ -352,13 +363,6 @@ def _joined(
     first = next(iter(streams.values()))
     if alone and first.schema.has_replica:
         return _clocked(first, [(None, first)]), (), {}
-    for name, one in streams.items():
-        if one.schema.has_replica:
-            message = (
-                f"ab.merge: replica '{name}' has its own column '{REPLICA}', with other "
-                "inputs; merge one DataFrame with such a column, or drop the column"
-            )
-            raise SchemaError(message)
     streams = _alike(streams)
     named = [_named(one, name) for name, one in streams.items()]
     df = reduce(lambda all_, one: all_.unionByName(one), named)
@@ -405,7 +409,18 @@ def _is_inferred(folder: Folder) -> bool:
     return folder.format is Format.JSONL and folder.rows is not None
 
 
-def _require_unique(inputs: Sequence[Stream | Inbox]) -> None:
+def _require_no_column(streams: dict[str, Stream], where: str, *, alone: bool) -> None:
+    """Reject a DataFrame of several replicas beside other inputs."""
+    for name, one in streams.items():
+        if one.schema.has_replica and not alone:
+            message = (
+                f"{where}: replica '{name}' has its own column '{REPLICA}', with other "
+                "inputs; give one DataFrame with such a column, or drop the column"
+            )
+            raise SchemaError(message)
+
+
+def _require_unique(inputs: Sequence[Stream | Inbox], where: str) -> None:
     """Reject two replicas with one name, whatever they come from."""
     names: list[str] = []
     for at, one in enumerate(inputs):
@@ -413,8 +428,8 @@ def _require_unique(inputs: Sequence[Stream | Inbox]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         message = (
-            f"ab.merge: two replicas have one name: {', '.join(twice)}; names of replicas are "
-            "unique over all inputs: give a DataFrame another name=, or rename a folder"
+            f"{where}: two replicas have one name: {', '.join(twice)}; names of replicas must "
+            "be unique over all inputs: give a DataFrame another name=, or rename a folder"
         )
         raise UsageError(message)
 
@@ -425,8 +440,8 @@ def _require_same(first: _Input, one: _Input) -> None:
     if None not in streaming and streaming[0] != streaming[1]:
         kinds = ["streaming" if each else "batch" for each in streaming]
         message = (
-            f"ab.merge: {first.what} is a {kinds[0]} DataFrame and {one.what} a {kinds[1]} "
-            "one; merge one kind: read both with spark.read, or both with spark.readStream"
+            f"{one.where}: {first.what} is a {kinds[0]} DataFrame and {one.what} a {kinds[1]} "
+            "one; give one kind: read both with spark.read, or both with spark.readStream"
         )
         raise UsageError(message)
     if first.time != one.time:
@@ -439,8 +454,8 @@ def _require_same(first: _Input, one: _Input) -> None:
     for column in [*missing, *extra]:
         has, lacks = (first, one) if column in missing else (one, first)
         message = (
-            f"ab.merge: {has.what} has a column '{column}' and {lacks.what} has not; all "
-            "replicas of a stream have the same columns: add it, or drop it (rename= gives a "
+            f"{one.where}: {has.what} has a column '{column}' and {lacks.what} has not; all "
+            "inputs must have the same columns: add it, or drop it (rename= gives a "
             "column another name)"
         )
         raise SchemaError(message)
@@ -457,7 +472,7 @@ def _require_one_key(first: _Input, one: _Input) -> None:
         return
     was, now = (_shown_key(each.key) for each in (first, one))
     message = (
-        f"ab.merge: {first.what} declares {was}, {one.what} {now}; copies of a stream have the "
+        f"{one.where}: {first.what} declares {was}, {one.what} {now}; all inputs must have the "
         "same key: give ab.events the same key= and duplicates= for each (an inbox and "
         "ab.elements have none)"
     )
@@ -472,6 +487,6 @@ def _shown_key(key: Key | None) -> str:
 
 def _differ(first: _Input, was: str, one: _Input, now: str, what: str) -> SchemaError:
     return SchemaError(
-        f"ab.merge: {what}: {was} in {first.what}, {now} in {one.what}; all replicas of a "
-        "stream have the same; cast or rename in one of them"
+        f"{one.where}: {what}: {was} in {first.what}, {now} in {one.what}; all inputs must "
+        "have the same; cast or rename in one of them"
     )

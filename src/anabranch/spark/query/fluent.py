@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
+from anabranch.offered import Offered
 from anabranch.plan.node import Native, Node, Step, sources
 from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
 
@@ -31,7 +32,7 @@ WINDOW = "window"
 """The column of grid windows."""
 
 
-class Fluent(ABC):
+class Fluent(Offered, ABC):
     """A stream of events that steps can be added to."""
 
     @property
@@ -129,10 +130,16 @@ class Fluent(ABC):
         return self._step("window", operator, words, final_at_start=True, id=id_)
 
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Replace lifetimes by the papers' hopping window: one event per row.
+        """Replace lifetimes by a hopping window.
 
-        An event lives from the next multiple of `slide` on, until the first one at which it is
-        older than `size`.
+        There is one event per row; starts and ends are multiples of `slide`: the event starts
+        at the first one at or after its start, and ends at the first one at which it is `size`
+        old or older.  A row is dropped if that is the same one.
+
+        Args:
+            size: How old an event becomes: a duration, or a number for bigint times.
+            slide: The distance between two hops.
+            id: The name of the step.
         """
         from anabranch.model.lifetimes import Hop
         from anabranch.operators.lifetimes import AlterLifetimeOperator
@@ -159,9 +166,9 @@ class Fluent(ABC):
             shift: Moves starts (and ends) by a duration; a negative one moves them earlier.
             round_to: Rounds starts down to a multiple of this duration.
             offset: Where the grid of `round_to` begins.
-            lifetime: Lets all events live equally long.
-            longer_by: Lets events live longer.
-            at_most: Cuts lifetimes that are longer.
+            lifetime: Sets every lifetime to this duration.
+            longer_by: Extends lifetimes by this duration.
+            at_most: Shortens longer lifetimes to this duration.
             id: The name of the step.
         """
         from anabranch.operators.lifetimes import AlterLifetimeOperator
@@ -193,19 +200,22 @@ class Fluent(ABC):
         return self._step("distinct", DistinctOperator(self._plain), "distinct", id=id)
 
     def normalise(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """The same snapshots in a form that depends on them alone, for a merge of plans."""
+        """Normal form: two streams with equal snapshots get equal histories.
+
+        So their copies can be merged.
+        """
         from anabranch.operators.normalise import NormaliseOperator
 
         return self._step("normalise", NormaliseOperator(self._plain), "normalise", id=id)
 
     def inserts(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Each event from its start on, for ever."""
+        """Extend every event to have no end."""
         from anabranch.operators.inserts import InsertsOperator
 
         return self._step("inserts", InsertsOperator(self._plain), "inserts", id=id)
 
     def deletes(self, *, id: str | None = None) -> "Query":  # noqa: A002
-        """Each event that ends from its end on, for ever."""
+        """One event without an end, starting at each end of an event."""
         from anabranch.operators.inserts import DeletesOperator
 
         return self._step("deletes", DeletesOperator(self._plain), "deletes", id=id)
@@ -261,7 +271,7 @@ class Fluent(ABC):
         if where is not None and how != "inner":
             message = (
                 f"join: where= is for inner joins, and this is a {how} join: Spark evaluates "
-                "conditions behind the join; filter the sides before it"
+                "conditions after the join; filter the sides before it"
             )
             raise UsageError(message)
         self._require_windows(right, dict(pairs))
@@ -283,7 +293,7 @@ class Fluent(ABC):
             raise SchemaError(message)
 
     def group_by(self, *keys: str) -> "Grouped":
-        """Group events by columns; behind windows `window` is one of the keys by itself."""
+        """Group events by columns; after `window(size, slide)` also by `window`."""
         from anabranch.spark.query.grouped import Grouped
 
         for key in keys:
@@ -354,7 +364,7 @@ class Fluent(ABC):
         """The same columns in this order."""
         if sorted(self._columns) != sorted(columns):
             message = (
-                f"{where}: both sides have the same columns, got {list(columns)} and "
+                f"{where}: both sides must have the same columns; got {list(columns)} and "
                 f"{self._columns}; select them"
             )
             raise SchemaError(message)

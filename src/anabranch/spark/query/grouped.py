@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.errors import SchemaError, UsageError
+from anabranch.offered import Offered
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
@@ -14,9 +15,10 @@ from anabranch.spark.query.query import Query
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """Events of a query by the values of some columns."""
+class Grouped(Offered):
+    """Events of a query by the values of some columns; the result of `group_by`."""
 
+    _hidden = "query"
     query: Query
     keys: tuple[str, ...]
 
@@ -26,9 +28,9 @@ class Grouped:
         id: str | None = None,  # noqa: A002
         **functions: Aggregate,
     ) -> Query:
-        """One event per group and stretch of time in which nothing changes, with these values.
+        """One result per group for each interval in which the group's events do not change.
 
-        Behind windows there is one event per group and window.
+        After `window(size, slide)` there is one result per group and window.
 
         Args:
             id: The name of the step.

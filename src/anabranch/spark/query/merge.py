@@ -22,8 +22,9 @@ from anabranch.plan.node import Source
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.frames import require_frame
 from anabranch.spark.query.asked import Asked, case_named
-from anabranch.spark.query.copies import agree
-from anabranch.spark.query.merged import UNION_OF_INSERTS, Hosted, Merged, warn_endless
+from anabranch.spark.query.copies import MERGE, agree
+from anabranch.spark.query.endless import warn_endless
+from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
 from anabranch.spark.query.run_record import new_id
 from anabranch.spark.query.streams import Stream, elements
 from anabranch.spark.session.host import cores
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 UNNAMED: Final = "source"
 """The id of a stream without a name in a query."""
 
-UNION: Final = Hosted(UnionOperator, "union: all events of all inputs")
+UNION: Final = Hosted(UnionOperator, "union: all events of all inputs", "ab.union")
+ALONE: Final = Hosted(UnionOperator, UNION.meaning, QUERY)
 
 
 def merge(
@@ -104,8 +106,8 @@ def merge(
     )
     merged = build(made, asked, replicas=replicas, quarantine=quarantine)
     merged.operator  # noqa: B018  raises now if the policy does not fit
-    if merged.copies.stream is not None and not merged.copies.has_stables:
-        warn_endless()  # of inboxes alone when they are started: views are batches
+    if merged.copies.is_endless:
+        warn_endless(merged.call)  # of inboxes alone when they are started: views are batches
     return merged
 
 
@@ -132,15 +134,18 @@ def union(
     """
     made = _streams(inputs, "ab.union")
     asked = Asked(lanes=lanes, usual_lanes=cores(), strict=strict)
-    built = build(made, asked, replicas=replicas, quarantine=quarantine)
-    return replace(built, hosted=UNION)
+    built = build(made, asked, "ab.union", replicas=replicas, quarantine=quarantine)
+    united = replace(built, hosted=UNION)
+    if united.copies.is_endless:
+        warn_endless(united.call)
+    return united
 
 
 def alone(stream: Stream) -> Source:
     """One stream as the source of a query: its elements are validated where they enter."""
-    built = build([stream], Asked(usual_lanes=cores()))
+    built = build([stream], Asked(usual_lanes=cores()), QUERY)
     only_inserts = stream.is_plain and stream.key is None
-    hosted = UNION_OF_INSERTS if only_inserts else UNION
+    hosted = UNION_OF_INSERTS if only_inserts else ALONE
     made = replace(built, hosted=hosted).source(stream.name or UNNAMED)
     if stream.name is not None or stream.schema.has_replica:
         return made
@@ -150,18 +155,19 @@ def alone(stream: Stream) -> Source:
 def build(
     inputs: Sequence[Stream | Inbox],
     asked: Asked,
+    where: str = MERGE,
     *,
     replicas: Sequence[str] = (),
     quarantine: str | Path | None = None,
 ) -> Merged:
-    """The merge of these inputs, if they agree and permit what is asked."""
-    copies = agree(inputs, replicas)
+    """The merge of these inputs, if they agree and permit what is asked of the call `where`."""
+    copies = agree(inputs, replicas, where)
     copies.require_case(asked.case)
     policy = asked.settle(copies.schema.time, gaps=copies.may_have_gaps)
     choice = choose(copies.declared, gaps_possible=policy.gaps, asked=asked.case)
     lanes = asked.usual_lanes if asked.lanes is None else asked.lanes
     if lanes < 1:
-        message = f"lanes is {lanes}; a merge has at least one lane"
+        message = f"{where}: lanes is {lanes}; it must be 1 or more"
         raise UsageError(message)
     place = None if quarantine is None else str(quarantine)
     return Merged(copies, asked, choice, lanes, new_id(), place)
@@ -174,8 +180,8 @@ def _streams(
     for at, one in enumerate(inputs):
         if isinstance(one, Stream) and one.replaced_by:
             message = (
-                f"{where}: input {at} is a stream with replaced_by, whose ends a step of a "
-                "query finds; only queries read it: stream.where(...), .join(...), "
+                f"{where}: input {at} is a stream with replaced_by; its ends are computed by a "
+                "query step; only queries read it: stream.where(...), .join(...), "
                 ".group_by(...). For a merge give end= or lifetime="
             )
             raise UsageError(message)

@@ -1,6 +1,5 @@
 """A merge or union that was validated and does not run yet: its views, its lanes, its start."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -32,7 +31,8 @@ from anabranch.spark.pack.spill import Depot
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.control_log import ENTRIES, ControlLog
-from anabranch.spark.query.copies import Copies
+from anabranch.spark.query.copies import MERGE, Copies
+from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.run_record import Run
@@ -55,10 +55,13 @@ class Hosted:
 
     make: Callable[[ElementSchema], Operator]
     meaning: str
+    call: str
 
 
+QUERY: Final = "query"
+"""What errors call a query of one stream."""
 UNION_OF_INSERTS: Final = Hosted(
-    partial(UnionOperator, insert_only=True), "one stream of plain rows"
+    partial(UnionOperator, insert_only=True), "one stream of plain rows", QUERY
 )
 """Plain rows: nothing but the frontier is remembered."""
 _ROUTES: Final = {Route.START: "start", Route.KEY: "key"}
@@ -72,6 +75,11 @@ class Merged(Fluent):
     with several sinks.
     """
 
+    _hidden = (
+        "as_source asked batch_entries began call choice continued copies hosted id is_aligned "
+        "kept label natives operator parcels payload quarantine session source spec stages "
+        "steps views watches"
+    )
     copies: Copies
     asked: Asked
     choice: Choice
@@ -90,7 +98,7 @@ class Merged(Fluent):
     @cached_property
     def _node(self) -> Node:
         if self.is_aligned:
-            message = "ab.merge: align() is the last step; add other steps before it"
+            message = f"{self.call}: align() is the last step; add other steps before it"
             raise UsageError(message)
         return self.source(self._inner.name)
 
@@ -162,7 +170,7 @@ class Merged(Fluent):
 
     @property
     def _inner(self) -> Operator:
-        """The operator that gets the rows, behind a key if there is one."""
+        """The operator that gets the rows, after a key if there is one."""
         if self.hosted is not None:
             return self.hosted.make(self.schema)
         known = self.copies.ends_are_known
@@ -172,6 +180,11 @@ class Merged(Fluent):
         began = self.began or self.kept.policy
         policy = replace(began, violations=self.kept.policy.violations)
         return replace(self.kept, policy=policy, final_at_start=known)
+
+    @property
+    def call(self) -> str:
+        """The call that made it, as errors name it."""
+        return MERGE if self.hosted is None else self.hosted.call
 
     @property
     def label(self) -> str:
@@ -207,7 +220,7 @@ class Merged(Fluent):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What a run records of the steps behind the merge: there are none."""
+        """What a run records of the steps after the merge: there are none."""
         return ()
 
     def natives(self, depot: Depot | None) -> Natives:
@@ -224,7 +237,7 @@ class Merged(Fluent):
     def stages(self, *, final: bool = False, **more: Any) -> tuple[LaneSpec, ...]:
         """The lanes of the query, and `more` that they must know; align has a lane of its own.
 
-        Behind a single lane it is a second step of that.
+        After a single lane it is a second step of that.
         """
         if not self.is_aligned:
             return (replace(self.spec(final=final), **more),)
@@ -300,7 +313,9 @@ class Merged(Fluent):
         Every row is in one bucket, per replica, and duplicates inside one copy are counted.
         """
         if self.copies.is_streaming:
-            message = "ab.merge: totals() is for batches; of streams it is start(...).totals"
+            message = (
+                f"{self.call}: totals() is for batches; of streams it is start(...).totals"
+            )
             raise UsageError(message)
         rows = in_lanes_once(self.parcels(self.batch_entries()), *self.stages())
         found = rows.where(f"channel = '{PROGRESS}'").select("record").collect()
@@ -356,7 +371,7 @@ class Merged(Fluent):
         """
         if self.copies.stream is not None and not self.copies.is_streaming:
             message = (
-                "ab.merge: start() is for streaming DataFrames; these are batches: write a "
+                f"{self.call}: start() is for streaming DataFrames; these are batches: write a "
                 "view, for instance merged.elements().write.parquet(PATH)"
             )
             raise UsageError(message)
@@ -368,7 +383,7 @@ class Merged(Fluent):
             self, str(checkpoint), sinks, output=place, roll=seconds, limit=limit
         )
         if self.copies.stream is None and not self.copies.has_stables and not complete:
-            warn_endless()
+            warn_endless(self.call)
         return prepared.start(
             self.session,
             once=once,
@@ -429,7 +444,7 @@ class Merged(Fluent):
             return made.of(in_lanes_once(rows, *self.stages(final=final)))
         if self.copies.inboxes:
             message = (
-                f"ab.merge: {view}() of an inbox and streaming DataFrames needs a "
+                f"{self.call}: {view}() of an inbox and streaming DataFrames needs a "
                 f"checkpoint for the log of its files: merged.start(CHECKPOINT, {view}=...)"
             )
             raise UsageError(message)
@@ -451,15 +466,3 @@ class Merged(Fluent):
             replace(watch, clock=None).advance(complete=watch.plain is not None)
         rows = [tuple(asdict(entry).values()) for entry in log.entries]
         return self.session.createDataFrame(rows, ENTRIES)
-
-
-def warn_endless() -> None:
-    """Warn of streams in which nothing becomes final."""
-    warnings.warn(
-        "ab.merge: these streams have no stables, so nothing becomes final and every event is "
-        "remembered for ever; infer progress from the rows' times, such as "
-        "ab.events(...).heartbeats(disorder='10 minutes', idle_after='1 minute'), give it as "
-        "stables (ab.elements), or merge batches",
-        UserWarning,
-        stacklevel=3,
-    )

@@ -1,8 +1,8 @@
 """`where` and `select` as Spark evaluates them: validated when the query is built.
 
 An expression may read the payload and `start`.  It must depend on the row alone: random
-numbers, the current time and their kin are rejected by name, because an adjust of an event must
-meet the same decision as its insert.
+numbers, the current time and the like are rejected by name, because an adjust of an event must
+get the same result as its insert.
 """
 
 import logging
@@ -122,9 +122,9 @@ def _require_function_of_row(column: "Column", sample: "DataFrame", where: str) 
         return
     what = found[1] or found[2] if found else "a random or nondeterministic function"
     message = (
-        f"{where}: {column} calls {what}, which does not depend on the row alone: a "
-        "correction of a row would meet another decision than the row; compute the column "
-        "before ab.events or ab.elements"
+        f"{where}: {column} calls {what}, which does not depend on the row alone: a row "
+        "and its correction could get different results; compute the column before "
+        "ab.events or ab.elements"
     )
     raise UsageError(message)
 

@@ -40,7 +40,7 @@ from anabranch.spark.pack.rows import packed
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.copies import Copies
-from anabranch.spark.query.merged import UNION_OF_INSERTS, Hosted, Merged
+from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
 from anabranch.spark.query.run_record import Run
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES
@@ -90,7 +90,17 @@ class Planned:
     def hosted(self) -> Hosted | None:
         """Whether the query has no policy that could change while it runs."""
         single = len(self.entries) == 1
-        return self.main.hosted if single else Hosted(_no_operator, "a query")
+        return self.main.hosted if single else Hosted(_no_operator, "a query", QUERY)
+
+    @property
+    def call(self) -> str:
+        """What errors call it."""
+        return QUERY
+
+    @property
+    def endless(self) -> tuple[str, ...]:
+        """The sources of plain rows in a stream that nothing makes final."""
+        return tuple(name for name, entry in self.entries if entry.copies.is_endless)
 
     @cached_property
     def copies(self) -> Copies:
@@ -402,7 +412,7 @@ def _require_together(entries: Sequence[tuple[str, Merged]]) -> None:
     times = {(one.schema.time.value, one.copies.is_ntz) for _, one in entries}
     if len(times) > 1:
         shown = ", ".join(f"{name}: {one.schema.time.value}" for name, one in entries)
-        message = f"the sources of a query have times of one type, got {shown}; cast them"
+        message = f"the sources of a query must have times of one type; got {shown}; cast them"
         raise SchemaError(message)
     kinds = {one.copies.is_streaming for _, one in entries}
     if len(kinds) > 1:

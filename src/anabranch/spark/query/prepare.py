@@ -214,7 +214,7 @@ class Prepared:
         """Reject `complete` where replicas cannot be ended by us."""
         why = None
         if not once:
-            why = "needs --once (once=True): a run that goes on reads rows that come later"
+            why = "needs --once (once=True): a continuous run may still receive rows"
         elif self.has_frames or not self.merged.copies.inboxes:
             why = "is for inboxes alone; of a DataFrame, merge the batch (spark.read)"
         elif self.merged.schema.has_seq:
@@ -433,7 +433,9 @@ def _require_sinks(made: Prepared, found: runs.Run | None) -> None:
     folders = [one.sink.folder for one in made.outlets if one.sink.folder is not None]
     for folder in folders:
         if folders.count(folder) > 1:
-            message = f"ab.merge: two sinks have one folder, {folder}; name one for each"
+            message = (
+                f"{made.merged.call}: two sinks have one folder, {folder}; name one for each"
+            )
             raise UsageError(message)
     for outside in made.outside:
         runs.require_own(outside, found, made.folder)
@@ -463,16 +465,16 @@ def _require_local(
 ) -> None:
     if output is not None and local(str(output)) is None:
         message = (
-            f"ab.merge: output={output} is not a local path, and an output needs files that "
-            "are renamed at once: name a folder on a disk, or give elements= a function that "
-            "writes there"
+            f"{merged.call}: output={output} is not a local path, and an output needs files "
+            "that are renamed at once: name a folder on a disk, or give elements= a function "
+            "that writes there"
         )
         raise UsageError(message)
     what = "an inbox" if merged.copies.inboxes else "output=" if output is not None else None
     if folder is None and what is not None:
         message = (
-            f"ab.merge: the checkpoint {checkpoint} is not a local path, but {what} needs one: "
-            "name a folder on a disk that all machines of the query share"
+            f"{merged.call}: the checkpoint {checkpoint} is not a local path, but {what} needs "
+            "one: name a folder on a disk that all machines of the query share"
         )
         raise UsageError(message)
 

@@ -20,7 +20,9 @@ from anabranch.errors import UsageError
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Node
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
+from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
+from anabranch.spark.query.merged import QUERY
 from anabranch.spark.query.planned import Planned
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.shares import WARN_SHARE
@@ -40,6 +42,7 @@ class Query(Fluent):
     streaming query with several sinks.
     """
 
+    _hidden = "node planned"
     node: Node
 
     @property
@@ -91,7 +94,7 @@ class Query(Fluent):
         """The steps with their stages, keys and what they remember."""
         planned = self.planned
         words = {name: entry.as_source for name, entry in planned.entries}
-        return explain(planned.last, planned.lanes, words)
+        return explain(planned.last, planned.lanes, words, endless=planned.endless)
 
     def explain(self) -> None:
         """Print the explanation."""
@@ -122,10 +125,12 @@ class Query(Fluent):
         planned = self.planned.keyed(key)
         if planned.copies.stream is not None and not planned.copies.is_streaming:
             message = (
-                "start() is for streaming DataFrames; these are batches: write a view, for "
-                "instance query.final().write.parquet(PATH)"
+                "query: start() is for streaming DataFrames; these are batches: write a view, "
+                "for instance query.final().write.parquet(PATH)"
             )
             raise UsageError(message)
+        if any(entry.call == QUERY and entry.copies.is_endless for _, entry in planned.entries):
+            warn_endless(QUERY)  # ab.merge and ab.union have warned
         sinks = {ELEMENTS: elements, CHANGES: changes, FINAL: final, LATE: late}
         prepared = prepare(
             planned,

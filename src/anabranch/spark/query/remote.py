@@ -94,7 +94,7 @@ def find(folder: RemoteFolder) -> Run | None:
     if lines is None:
         if begun >= 0:
             message = (
-                f"{folder.uri}: holds a checkpoint that ab.merge did not begin, or whose run "
+                f"{folder.uri}: holds a checkpoint that is not of a run of ours, or whose run "
                 "is not recorded there; name a new folder"
             )
             raise StateError(message)

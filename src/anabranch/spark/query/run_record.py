@@ -178,7 +178,8 @@ def _find_alone(checkpoint: Path) -> Run | None:
     found = read(checkpoint)
     if found is None and not is_unused(checkpoint):
         message = (
-            f"{checkpoint}: holds a checkpoint that ab.merge did not begin; name a new folder"
+            f"{checkpoint}: holds a checkpoint that is not of a run of ours (no {FILE}); name "
+            "a new folder"
         )
         raise StateError(message)
     return found
@@ -199,8 +200,8 @@ def _find_both(output: Path, checkpoint: Path) -> Run | None:
     if ours is None or theirs is None:
         known, new = (checkpoint, output) if ours is None else (output, checkpoint)
         message = (
-            f"{known} belongs to a run, but {new} does not: continued with another partner "
-            "it would lose or double rows; name (or restore) the folder it was started with, "
+            f"{known} belongs to a run, but {new} does not: continuing with mismatched folders "
+            "would lose or duplicate rows; name (or restore) the folder it was started with, "
             "or name two new ones: then all of the input is merged again"
         )
         raise StateError(message)
@@ -246,7 +247,10 @@ def require_own(folder: Path, found: Run | None, checkpoint: Path | None) -> Non
 def require_new(checkpoint: Path) -> None:
     """Reject a checkpoint in which another start began a run since it was looked at."""
     if (checkpoint / FILE).exists():
-        message = f"{checkpoint}: another merge began a run here meanwhile; start again"
+        message = (
+            f"{checkpoint}: another process started a run in this checkpoint at the same time; "
+            "start again"
+        )
         raise StateError(message)
 
 

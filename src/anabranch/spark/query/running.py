@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
-from anabranch.operators.merge.policy import DEFAULT, Policy
+from anabranch.offered import Offered
+from anabranch.operators.merge.policy import Policy
 from anabranch.spark.duplicates import DuplicateWarner
 from anabranch.spark.lane.stage import shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
@@ -31,7 +32,7 @@ from anabranch.spark.query.merged import Merged
 from anabranch.spark.query.patience import Patience
 from anabranch.spark.query.prepare import Prepared
 from anabranch.spark.query.run_record import last_begun, last_commit
-from anabranch.spark.query.settings import Changed, change, last_change
+from anabranch.spark.query.settings import Changed, change, last_change, with_violations
 from anabranch.spark.query.shares import ShareWarner
 from anabranch.spark.query.sources import as_recorded
 from anabranch.spark.query.ticks import INTERVAL as TICK
@@ -55,7 +56,7 @@ log = logging.getLogger(__name__)
 OnTrigger = Callable[[Totals], None]
 
 
-class RunningQuery:
+class RunningQuery(Offered):
     """A query that was started.
 
     `totals` counts every row that the run has committed, also in earlier starts; `late` is the
@@ -65,6 +66,8 @@ class RunningQuery:
     `recentProgress` are those of a PySpark `StreamingQuery`.  Its other members are left to
     `query`, because they would mean something else here (docs/decisions, names for work).
     """
+
+    _hidden = "begin"
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class RunningQuery:
         if not self._prepared.has_frames and replica not in control.members:
             known = ", ".join(sorted(control.members))
             message = (
-                f"ab.merge: there is no replica '{replica}' to attach; the inboxes have {known}"
+                f"attach: there is no replica '{replica}' to attach; the inboxes have {known}"
             )
             raise UsageError(message)
         if isinstance(guarantee, datetime):
@@ -140,7 +143,9 @@ class RunningQuery:
     def _declare_paused(self, replica: str, source: str | None, *, paused: bool) -> None:
         control, clocks = self._writable(), self._prepared.merged.copies.clocks
         if not any(one.serves(replica) for one in clocks):
-            message = f"ab.merge: no clock infers the stables of '{replica}': nothing to pause"
+            message = (
+                f"pause, resume: no clock infers the stables of '{replica}': nothing to pause"
+            )
             raise UsageError(message)
         pause(control, replica, source, paused=paused)
 
@@ -153,19 +158,21 @@ class RunningQuery:
         wait_wall: str | None = None,
         remember: str | int | None = None,
     ) -> Changed | None:
-        """Go on with another policy, gaps, wait or remember, from a trigger not begun yet on.
+        """Continue with another policy, gaps, wait or remember, from the next trigger.
 
-        What is not named stays.  `wait_wall` counts at once.  Of a policy `violations` counts
-        from the next start on: it is refused here.  Returns what changes; None: nothing.
+        What is not named stays.  `wait_wall` takes effect immediately.  A policy with other
+        `violations` is rejected here: that takes effect only at a start.
+
+        Returns what changes; None: nothing.
         """
         self._writable()
         if wait_wall is not None:
             self._patience.limit = to_seconds(wait_wall, option="wait_wall")
         merged, run = self._prepared.merged, self._prepared.run
         if merged.hosted is not None or not isinstance(merged, Merged):
-            message = f"ab.{run.case}: change() is for ab.merge; a {run.case} has no policy"
+            message = f"{merged.call}: change() is for ab.merge; this run has no policy"
             raise UsageError(message)
-        given = None if policy is None else _with_violations(policy, Policy.parse(run.policy))
+        given = None if policy is None else with_violations(policy, Policy.parse(run.policy))
         asked = replace(merged.asked, policy=given, gaps=gaps, wait=wait, remember=remember)
         then = replace(merged, asked=asked).continued(run).policy
         self._prepared = replace(self._prepared, run=replace(run, policy=then))
@@ -400,9 +407,8 @@ class RunningQuery:
             self._follower = Follower(progress, following, self._take, committed)
         elif self._on_trigger is not None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
-                "and on Spark Connect on_trigger is called with the records there; leave it "
-                "out, or use spark.streams.addListener"
+                f"{self._where} is not a local path, and on Spark Connect on_trigger is called "
+                "with the records there; leave it out, or use spark.streams.addListener"
             )
             raise UsageError(message)
         if watches and self._prepared.home is not None:
@@ -453,27 +459,19 @@ class RunningQuery:
             return read_totals(progress)
         return Totals() if far is None else remote.read_totals(far)
 
+    @property
+    def _where(self) -> str:
+        return f"{self._prepared.merged.call}: the checkpoint {self._prepared.checkpoint}"
+
     def _writable(self) -> ControlLog:
         if self._control is None:
             message = (
-                f"ab.merge: the checkpoint {self._prepared.checkpoint} is not a local path, "
-                "and only there can replicas be attached and detached by hand"
+                f"{self._where} is not a local path, and only there can replicas be attached "
+                "and detached by hand"
             )
             raise UsageError(message)
         self._control.refresh()
         return self._control
-
-
-def _with_violations(given: str | Policy, kept: Policy) -> Policy:
-    """A policy with the `violations` of the run: that of a query that runs cannot change."""
-    policy = Policy.parse(given) if isinstance(given, str) else given
-    if policy.violations not in (kept.violations, DEFAULT.violations):
-        message = (
-            f"ab.merge: violations={policy.violations} counts from a start on; stop the query, "
-            "and start it again with that policy"
-        )
-        raise UsageError(message)
-    return replace(policy, violations=kept.violations)
 
 
 def _written(writer: TriggerWriter) -> "Callable[[DataFrame, int], None]":

@@ -6,12 +6,12 @@ as before.  The log is written first, then the record of the run: a process that
 between the two has made the change, and the next start completes the record from the log.
 
 `violations` is no such setting: nothing that is remembered depends on it, and a trigger that
-failed because of it must be repeated with another.  It counts from a start on.
+failed because of it must be repeated with another.  It takes effect at a start.
 """
 
 from dataclasses import dataclass, replace
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, UsageError
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.run_record import Run
@@ -75,3 +75,15 @@ def last_change(before: Run, after: Run) -> Changed | None:
         return None
     trigger, now = after.settings[-1]
     return Changed(before.settings[-1][1], now, trigger)
+
+
+def with_violations(given: str | Policy, kept: Policy) -> Policy:
+    """A policy with the `violations` of the run: that of a query that runs cannot change."""
+    policy = Policy.parse(given) if isinstance(given, str) else given
+    if policy.violations not in (kept.violations, DEFAULT.violations):
+        message = (
+            f"change: violations={policy.violations} takes effect only at a start; stop the "
+            "query, and start it again with that policy"
+        )
+        raise UsageError(message)
+    return replace(policy, violations=kept.violations)

@@ -58,6 +58,11 @@ class Stream(RowStream, Fluent):
     An input of `ab.merge` and `ab.union`, and of queries: `stream.window(...)`.
     """
 
+    _hidden = (
+        "order ordering has_stables is_ntz copies key is_plain lifetime replaced_by heartbeat "
+        "beating heartbeat_words needs_time schema_in_lanes has_positions ordered_by"
+    )
+
     @cached_property
     def _node(self) -> "Node":
         from anabranch.spark.query.merge import alone
@@ -93,7 +98,7 @@ def elements(
             was read before is a redelivery and is absorbed.  Default: the column `seq`, if
             there is one.
         order: What orders the rows of a replica that have no seq: one column or several,
-            "kafka" (partition, offset) or "file" (file path, row index).  Without both,
+            "kafka" (topic, partition, offset) or "file" (file path, row index).  Without both,
             rows are read in the order in which Spark delivers them.
         rename: New column names by old ones: names of the element format for columns that are
             called otherwise, or another name for a payload column that clashes with one.
@@ -142,15 +147,15 @@ def events(
         start: The column with the time at which an event starts, bigint or timestamp.
         end: The column with the time at which it ends; null: open (FOREVER).
         lifetime: How long every event lasts: "10 minutes", or a number for bigint times.
-        replaced_by: An event ends where the next row of its replica with the same values in
-            these columns starts.  A stream with it is read by queries, not by a merge: the end
-            of a row is corrected when the next one comes.
+        replaced_by: An event ends when the next row with the same values in these columns
+            starts (of the same replica).  A stream with it is read by queries, not by a merge:
+            the end of a row is corrected when the next one arrives.
         replica: The column that names the replica of each row, if `df` holds several replicas.
             Without it `df` is one replica.
         seq: The column that numbers the rows of a replica, strictly increasing.  A number that
             was read before is a redelivery and is absorbed.
         order: What orders the rows of a replica that have no seq: one column or several,
-            "kafka" (partition, offset) or "file" (file path, row index).  Without both,
+            "kafka" (topic, partition, offset) or "file" (file path, row index).  Without both,
             rows are read in the order in which Spark delivers them, which is correct for
             plain rows unless `duplicates` or `replaced_by` depend on the order.
         rename: New names for payload columns, by their old names; needed where a payload

