@@ -155,6 +155,7 @@ class ClockState:
         self.heartbeat = np.empty(0, np.int64)
         self.greatest = np.empty(0, np.int64)
         self.silent_since = np.empty(0, np.int64)
+        self.excused = np.empty(0, np.int64)
         self.changed = np.empty(0, np.int64)
         self.promises = Promises()
         self.counts = Counts()
@@ -267,6 +268,7 @@ class ClockState:
         self.greatest = np.concatenate([self.greatest, new])
         since = np.full(len(names), now, np.int64)
         self.silent_since = np.concatenate([self.silent_since, since])
+        self.excused = np.concatenate([self.excused, np.zeros(len(names), np.int64)])
         mark = np.full(len(names), self.mark + 1, np.int64)
         self.changed = np.concatenate([self.changed, mark])
 
@@ -408,17 +410,23 @@ class ClockState:
         self.counts.settle(self.heartbeat, now // self.clock.resolution * self.clock.resolution)
 
     def _silence(self, now: int, received: Ints, held: Mask, polled: int) -> None:
-        """Silence begins with the last arrival, or where nobody had looked for too long."""
+        """Silence begins with the last arrival, or where nobody had looked for too long.
+
+        That is excused once in each silence: a source that is found empty twice is silent,
+        also if looks are always far apart.
+        """
         idle_after = self.clock.idle_after
         self.silent_since[self.silent_since == NEVER_UNITS] = now
-        gap = idle_after is not None and self.now != NEVER_UNITS and now - self.now > idle_after
-        if gap:
-            self.silent_since[:] = now
+        if idle_after is not None and self.now != NEVER_UNITS and now - self.now > idle_after:
+            first = self.excused == 0
+            self.silent_since[first] = now
+            self.excused[first] = 1
         self.silent_since[held] = now
         came = received != NEVER_UNITS
         self.silent_since[came] = np.minimum(
             np.maximum(received[came], self.silent_since[came]), polled
         )
+        self.excused[came | held] = 0
 
     def _overall(self, states: Codes) -> tuple[bool, int | None]:
         """Raise the stable as far as all that count allow; did it move, and who holds it."""

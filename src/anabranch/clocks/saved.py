@@ -26,13 +26,13 @@ from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.errors import StateError
 
 KIND: Final = "anabranch clock"
-VERSION: Final = 1
+VERSION: Final = 2
 BLOCK: Final = 1024
 _CELL: Final = (
     "delta", "greatest", "number", "began", "seen", "fresh", "window", "recent", "falls",
 )  # fmt: skip
 _CHANGE: Final = tuple(Change.__dataclass_fields__)
-_UNIT_COLUMNS: Final = ("heartbeat", "greatest", "silent_since", "changed")
+_UNIT_COLUMNS: Final = ("heartbeat", "greatest", "silent_since", "excused", "changed")
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,6 +5,7 @@ clock: its time is that of looks into their folders, and not that of a trigger, 
 were found may wait in the control log.
 """
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.schema import TimeType
+from anabranch.batch.times import show_span, to_seconds
 from anabranch.errors import UsageError
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.lane.heartbeats import LaneClock
@@ -24,6 +26,7 @@ from anabranch.spark.session.host import slots
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
 EVERY_REPLICA: Final = "every replica"
 """How replicas are called that a column names."""
 _OF_INBOXES: Final = "replicas of inboxes"
@@ -118,6 +121,19 @@ def interval(clocks: Sequence[LaneClock], *, parts: int) -> int:
         return 0
     spans = [span for clock in needed for span in clock.spans]
     return max(_SECOND, min(spans, default=parts * _USUAL) // parts)
+
+
+def warn_of_interval(clocks: Sequence[LaneClock], interval: str) -> None:
+    """Log that triggers are too far apart to see a silence as short as was asked for."""
+    spans = [one.clock.idle_after for one in clocks if one.clock.idle_after is not None]
+    if spans and to_seconds(interval, option="interval") * _SECOND >= min(spans):
+        log.warning(
+            "heartbeats: idle_after is %s, and triggers are %s apart: a source counts as idle "
+            "when the second trigger in a row has no row of it; give an interval below "
+            "idle_after, or a greater idle_after",
+            show_span(min(spans)),
+            interval,
+        )
 
 
 def in_words(stream: Stream | None, beat: Heartbeat | None) -> str:
