@@ -65,6 +65,7 @@ def clock(
     *,
     idle_after: str | None = None,
     resolution: str = "1 second",
+    jump: int | None = None,
 ) -> Clock:
     """A clock that serves one or several streams of a query: `heartbeats(CLOCK)`.
 
@@ -75,9 +76,11 @@ def clock(
         idle_after: How long, by the wall clock, a source may send nothing before the clock
             goes on without it.
         resolution: The unit of the wall clock in which arrivals are counted.
+        jump: For bigint times: a time that is more than this above all before moves nothing.
+            Timestamps are guarded by `heartbeats(CLOCK, guard=)`, by default of an hour.
     """
     asked = Asked(bounds, idle_after=idle_after, resolution=resolution)
-    return _clock(asked, TimeType.TIMESTAMP)
+    return replace(_clock(asked, TimeType.TIMESTAMP), jump=jump)
 
 
 def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
@@ -109,9 +112,15 @@ def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int 
     """The clock, and how far ahead of its arrival a time is believed."""
     made = _clock(asked, time)
     guard = _guard(asked, time, is_ntz=is_ntz)
-    if guard is not None and time is TimeType.BIGINT:
-        return replace(made, jump=guard), None
-    return made, guard
+    if guard is None or time is TimeType.TIMESTAMP:
+        return made, guard
+    if isinstance(asked.bounds, Clock):
+        message = (
+            f"{_WHERE}: guard={asked.guard!r} beside a clock: for bigint times all streams of "
+            f"a clock have one guard; give it to the clock: ab.clock(..., jump={guard})"
+        )
+        raise UsageError(message)
+    return replace(made, jump=guard), None
 
 
 def _require_plain(stream: "RowStream", asked: Asked) -> None:
@@ -232,7 +241,7 @@ def _span(text: str, option: str) -> int:
 
 def _guard(asked: Asked, time: TimeType, *, is_ntz: bool) -> int | None:
     """How far ahead a time is believed; without a zone it is compared with nothing."""
-    if asked.guard is None or isinstance(asked.bounds, Clock):
+    if asked.guard is None:
         return None
     if time is TimeType.BIGINT:
         usual = asked.guard == _GUARD
