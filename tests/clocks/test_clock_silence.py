@@ -48,3 +48,12 @@ def test_one_down_time_in_each_silence_is_excused():
     assert state.step(NONE, 7200).counts["idle"] == 0, "nobody looked for two hours"
     assert state.step(rows(("b", 200, 7201)), 7201).counts["idle"] == 0
     assert state.step(NONE, 9999).counts["idle"] == 1, "a has been empty twice; b only once"
+
+
+def test_a_source_that_was_never_seen_is_not_made_by_a_pause():
+    state = Clock(disorder(0)).empty()
+    state.step(rows(("a", 100, 1)), 1, paused=["typo"])
+    beat = state.step(rows(("a", 110, 2)), 2)
+    assert (beat.stable, list(beat.names)) == (110, ["a"])
+    assert state.step(rows(("b", 5, 3)), 3, paused=["b"]).counts["paused"] == 1
+    assert state.step(NONE, 4, paused=["b"]).counts["paused"] == 1

@@ -196,7 +196,8 @@ class ClockState:
     ) -> Beat:
         """Take what arrived, let the clock show `now`, return what holds from then on.
 
-        `present` are sources that are there, perhaps without rows.  Rows may have arrived after
+        `present` are sources that are there, perhaps without rows; a source that is `paused`
+        and was never seen is none.  Rows may have arrived after
         `now`, up to `polled`: they promise what they do without any wait, and end a silence.
         Rows of a source for which there are no bounds move nothing; the beat counts them.
         """
@@ -210,7 +211,8 @@ class ClockState:
         if self._grouped:  # a group learns as one source
             summaries = renamed(summaries, self._grouped)
         paused, blocked, present = self._grouped_names(*named)
-        units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
+        units = self._known_units([*summaries.names, *present, *blocked], now)
+        paused = [name for name in paused if self._is_known(name, units)]
         held, off = self._mask(blocked, units), self._mask(paused, units)
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
@@ -280,6 +282,13 @@ class ClockState:
         if new:
             self.add_units(new, now)
         return {name: self._place[unit] for name, unit in units.items()}
+
+    def _is_known(self, source: str, units: dict[str, int]) -> bool:
+        """Whether a source was seen, in this step (`units`) or before; it is in them then."""
+        unit = self.clock.rules.unit_of(source)
+        if source not in units and unit in self._place:
+            units[source] = self._place[unit]
+        return source in units
 
     def _bounded(
         self, rows: Summaries, named: Names
