@@ -121,6 +121,13 @@ class Clock:
         return [*found, *(waits - {0})]
 
     @property
+    def relates_sources(self) -> bool:
+        """Whether there are bounds from one source to another, or of named sources."""
+        if isinstance(self.bounds, Learning):
+            return self.bounds.across
+        return isinstance(self.bounds, Bounds) or bool(self.bounds.others)
+
+    @property
     def needs_histogram(self) -> bool:
         """Whether summaries for it must have histograms."""
         learned = isinstance(self.bounds, Learning) and self.bounds.target_loss is not None

@@ -61,7 +61,9 @@ def lane_clocks(
     """
     shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
     words = {} if stream is None else dict(stream.heartbeat_words)
-    for name, how in () if stream is None else stream.beating:
+    beating = () if stream is None else stream.beating
+    _require_own_sources(beating)
+    for name, how in beating:
         shared.setdefault((id(how.clock), how.by), []).append((name, how))
     found = [
         LaneClock(
@@ -86,6 +88,24 @@ def lane_clocks(
             )
         )
     return tuple(found)
+
+
+def _require_own_sources(beating: Sequence[tuple[str | None, Beating]]) -> None:
+    """Reject a clock with bounds between streams whose sources are not the streams.
+
+    Each stream would have such a clock for itself, and wait for the sources of the others.
+    """
+    for name, how in beating:
+        others = [one for one, other in beating if other.clock is how.clock and one != name]
+        if others and how.by and how.clock.relates_sources:
+            named = ", ".join(repr(one) for one in (name, *others))
+            message = (
+                f"heartbeats: the streams {named} have one clock (ab.clock), whose sources are "
+                "the streams, but rows name sources of their own (source=, group=, or the "
+                'partitions of order="kafka"), and bounds between sources of two streams are '
+                "not supported; give the bounds to each stream: heartbeats(bounds, ...)"
+            )
+            raise UsageError(message)
 
 
 @dataclass(frozen=True)

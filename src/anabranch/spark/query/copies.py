@@ -326,6 +326,7 @@ def agree(inputs: Sequence[Stream | Inbox], replicas: Sequence[str] = ()) -> Cop
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )
     beat = beat_of(inboxes, schema.time)
+    lane_clocks(stream, beat, known)  # rejects what cannot be
     return Copies(stream, known, inboxes, schema, properties, lifetimes, beat=beat)
 
 
