@@ -150,6 +150,19 @@ class Cell:
         """Whether enough was seen to release anything."""
         return self.seen >= self.spec.warm_up
 
+    def as_asked(self) -> "Cell":
+        """The cell as its settings have it, if others were in force when it was saved.
+
+        A window that adapts goes on.  What a quantile was learned from says nothing of the
+        greatest, and the reverse: such a cell begins anew, and warms up.
+        """
+        counts = bool(self.old or self.young)
+        if self.seen and counts != (self.spec.target_loss is not None):
+            return Cell(self.spec)
+        if not self.spec.adapts or None in (self.window, self.spec.window):
+            self.window = self.spec.window
+        return self
+
     def observe(
         self, estimate: int, *, at: int, rows: int = 1, fresh: bool = True
     ) -> Cause | None:
@@ -272,6 +285,10 @@ class Learner:
         self.reach: dict[str, Reach] = {}
         self.trail: list[Change] = []
         self.changes = 0
+
+    def has_cell(self, other: str, name: str, wait: int) -> bool:
+        """Whether there is such a bound; one that is not taught must promise nothing."""
+        return wait in self.spec.waits and (self.spec.across or other == name)
 
     def learn(self, lines: Summaries) -> list[Change]:
         """Take the lines of a step, tick by tick; the bounds that changed."""

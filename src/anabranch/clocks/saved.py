@@ -119,9 +119,10 @@ def _learned(learner: Learner) -> dict[str, Any]:
 
 def _learn_again(learner: Learner, header: Mapping[str, Any]) -> None:
     for other, name, wait, fields, old, young in header["cells"]:
-        cell = Cell(learner.spec, **fields)
-        cell.old, cell.young = dict(old), dict(young)
-        learner.cells[other, name, wait] = cell
+        if learner.has_cell(other, name, wait):
+            found = Cell(learner.spec, **fields)
+            found.old, found.young = dict(old), dict(young)
+            learner.cells[other, name, wait] = found.as_asked()
     learner.reach = {name: Reach(*both) for name, both in header["reach"].items()}
     learner.trail = [Change(*one) for one in header["trail"]]
     learner.changes = header["changes"]
