@@ -381,3 +381,14 @@ def test_a_time_that_is_not_believed_teaches_nothing():
         state.step(summarise(["a"], [time], [at], histogram=True), at)
     assert state.learner.cells["a", "a", 0].distance == 0
     assert state.stable == 191
+
+
+def test_an_arrival_in_the_future_does_not_stop_learned_bounds():
+    state = clock_of(Learning())
+    for n in range(1, 200):
+        beat = state.step(row("1", 10 * n, 10**9 if n == 5 else n), n)
+    assert beat.stable == 1991
+    walled = clock_of(Learning(window=None, window_wall=10, alpha=0, warm_up=0))
+    for n in range(1, 30):
+        walled.step(row("1", 0 if n == 3 else 10 * n, 10**9 if n == 3 else n), n)
+    assert bound(walled) == 0, "21 at the third row"

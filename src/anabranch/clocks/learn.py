@@ -25,6 +25,7 @@ Papers: Heartbeats 6, 6.1, 6.2, Figure 4, with errata H3, H12 to H17; D9, D10.
 [9, None, None, 5]
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -172,7 +173,7 @@ class Cell:
         """
         self.seen += rows
         before = self.distance
-        if self.began is None:
+        if self.began is None or at < self.began:
             self.began = at
         raised = estimate > self.delta
         self._remember(raised)
@@ -259,10 +260,17 @@ class Reach:
     greatest: list[int] = field(default_factory=list)
 
     def add(self, upto: int, greatest: int) -> None:
-        """Rows of a tick; ticks rise."""
-        known = max(self.greatest[-1] if self.greatest else NEVER_UNITS, greatest)
-        self.upto.append(max(upto, self.upto[-1]) if self.upto else upto)
-        self.greatest.append(known)
+        """Rows of a tick.
+
+        Ticks need not rise: an arrival in the future, by a wrong clock, counts when it is due
+        and hides none that come before.
+        """
+        at = bisect_right(self.upto, upto)
+        known = self.greatest[at - 1] if at else NEVER_UNITS
+        self.upto.insert(at, upto)
+        self.greatest.insert(at, max(known, greatest))
+        for later in range(at + 1, len(self.upto)):
+            self.greatest[later] = max(self.greatest[later], greatest)
 
     def until(self, at: int) -> tuple[int, int] | None:
         """The last tick up to a time, and the greatest time by then."""

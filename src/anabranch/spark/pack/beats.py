@@ -78,6 +78,8 @@ class Tally:
         histogram = how.clock.needs_histogram
         if how.has_arrival:
             arrivals = numbers(_filled(rows.column(ARRIVAL), self.at), np.dtype(np.int64))
+            # The rows are here, so a clock that shows a later time is wrong.
+            arrivals = np.minimum(arrivals, self.at)
             found = summarise(
                 sources,
                 batch.start,
