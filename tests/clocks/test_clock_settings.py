@@ -103,6 +103,10 @@ def test_what_is_not_understood_is_rejected_by_its_place(text, message):
     [
         (lambda: Pair(-1, 0), "the wait -1; expected 0 or more"),
         (lambda: Pair(0, 1.5), "expected a whole number"),
+        (lambda: Pair(2**63, 0), "the wait 9223372036854775808; expected at most"),
+        (lambda: Alike(latency=2**63), "the latency is 9223372036854775808"),
+        (lambda: Learning(waits=(0, 2**63)), "expected at most 4611686018427387904"),
+        (lambda: Clock(disorder(1), jump=2**63), "jump is 9223372036854775808"),
         (lambda: Bounds.of({}), "at least one source"),
         (lambda: Bounds(("a", "a"), (((), ()), ((), ())), (0, 0), (False,) * 2), "twice"),
         (lambda: Bounds(("a",), (), (0,), (False,)), "need 1 rows and columns"),

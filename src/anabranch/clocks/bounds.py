@@ -28,7 +28,16 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
-from anabranch.clocks.pairs import Pair, Pairs, chain, counted, reduce_pairs, show_pairs, timed
+from anabranch.clocks.pairs import (
+    MOST,
+    Pair,
+    Pairs,
+    chain,
+    counted,
+    reduce_pairs,
+    show_pairs,
+    timed,
+)
 from anabranch.errors import UsageError
 
 Meaning: TypeAlias = Literal["observed", "clock"]
@@ -277,8 +286,8 @@ def _require_shape(bounds: Bounds, count: int) -> None:
 
 
 def _require_span(units: int, what: str) -> None:
-    if isinstance(units, bool) or not isinstance(units, int) or units < 0:
-        message = f"{what} is {units!r}; expected a whole number of units, 0 or more"
+    if isinstance(units, bool) or not isinstance(units, int) or not 0 <= units <= MOST:
+        message = f"{what} is {units!r}; expected a whole number of units, 0 to {MOST}"
         raise UsageError(message)
 
 

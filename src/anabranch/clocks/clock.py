@@ -36,15 +36,17 @@ from typing import TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
+from anabranch.batch.schema import TimeType
 from anabranch.clocks.beat import Beat, with_holder
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
 from anabranch.clocks.groups import group_rules
 from anabranch.clocks.learn import Learner, Learning
-from anabranch.clocks.pairs import Pairs
+from anabranch.clocks.pairs import MOST, Pairs
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
 from anabranch.clocks.states import State, decide_all
 from anabranch.clocks.summary import Summaries, only, renamed
+from anabranch.clocks.units import less
 from anabranch.errors import UsageError
 
 Names: TypeAlias = tuple[Collection[str], Collection[str], Collection[str]]
@@ -59,7 +61,8 @@ class Clock:
     `groups` names the group of each source: of those of `Bounds` all, of learned bounds any; a
     group learns from all rows of its members as from one source.  `jump` guards times that
     have no relation to the wall clock: a time more than that above all that was seen before
-    moves nothing (timestamps are guarded where they are summarised).
+    moves nothing (timestamps are guarded where they are summarised).  `times` are those that
+    the distances of the bounds are of, if that is known.
     """
 
     bounds: AnyBounds | Learning
@@ -67,14 +70,15 @@ class Clock:
     jump: int | None = None
     resolution: int = 1
     groups: tuple[tuple[str, str], ...] = ()
+    times: TimeType | None = None
 
     def __post_init__(self) -> None:
         for what, units in (("idle_after", self.idle_after), ("jump", self.jump)):
-            if units is not None and units < 1:
-                message = f"{what} is {units}; expected 1 or more units, or nothing"
+            if units is not None and not 1 <= units <= MOST:
+                message = f"{what} is {units}; expected 1 to {MOST} units, or nothing"
                 raise UsageError(message)
-        if self.resolution < 1:
-            message = f"the resolution of a clock is {self.resolution}; expected 1 or more"
+        if not 1 <= self.resolution <= MOST:
+            message = f"the resolution of a clock is {self.resolution}; expected 1 to {MOST}"
             raise UsageError(message)
         if self.groups and not isinstance(self.bounds, Bounds | Learning):
             message = "groups name the sources of Bounds; for sources alike use group_alike"
@@ -389,7 +393,8 @@ class ClockState:
             found = self.counts.see(one, after, upto, int(rows.count[line]))
             due += [(one, when, value) for when, value in found]
             for rule in rules[one]:
-                count = Count(upto + rule.before, rule.rows, time - rule.distance, rule.latency)
+                value = max(time - rule.distance, NEVER_UNITS)
+                count = Count(upto + rule.before, rule.rows, value, rule.latency)
                 self.counts.add(rule.unit, count)
         if due:
             self.promises.add(*np.array(due, np.int64).T)
@@ -403,7 +408,7 @@ class ClockState:
         if isinstance(rules, AlikeRules):  # the same for all of them
             distance = rules.at_once("")
             if distance is not None:
-                values = self.greatest[units] - distance
+                values = less(self.greatest[units], distance)
                 self.heartbeat[units] = np.maximum(self.heartbeat[units], values)
             return
         for one in units.tolist():

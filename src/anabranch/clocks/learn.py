@@ -35,7 +35,9 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import NEVER_UNITS, Ints, Mask
+from anabranch.clocks.pairs import MOST
 from anabranch.clocks.summary import Summaries, bit_lengths
+from anabranch.clocks.units import behind
 from anabranch.errors import UsageError
 
 Cause: TypeAlias = Literal["exceeded", "lowered", "quantile"]
@@ -79,7 +81,8 @@ class Learning:
             (0 <= self.alpha <= 1, f"alpha is {self.alpha}; expected 0 to 1"),
             (loss is None or 0 < loss < 1, f"target_loss is {loss}; expected between 0 and 1"),
             (rising, f"waits are {waits}; expected some that rise, from 0 or more"),
-            (self.least >= 0, f"least is {self.least}; expected 0 or more"),
+            (0 <= self.least <= MOST, f"least is {self.least}; expected 0 to {MOST}"),
+            (not waits or waits[-1] <= MOST, f"waits are {waits}; expected at most {MOST}"),
             (
                 self.most is None or self.most >= self.least,
                 f"most is {self.most}, below least, which is {self.least}",
@@ -274,12 +277,12 @@ class Reach:
 
     def until(self, at: int) -> tuple[int, int] | None:
         """The last tick up to a time, and the greatest time by then."""
-        place = int(np.searchsorted(np.array(self.upto, np.int64), at, side="right"))
+        place = bisect_right(self.upto, at)
         return (self.upto[place - 1], self.greatest[place - 1]) if place else None
 
     def forget(self, before: int) -> None:
         """Ticks before a time are only needed for their greatest."""
-        place = int(np.searchsorted(np.array(self.upto, np.int64), before, side="right"))
+        place = bisect_right(self.upto, before)
         if place > 1:
             del self.upto[: place - 1], self.greatest[: place - 1]
 
@@ -346,8 +349,8 @@ class Learner:
             message = "target_loss needs summaries with histogram=True"
             raise UsageError(message)
         first, _, number = lines.histograms.of(line)
-        estimates = greatest + 1 - np.maximum(first, lines.least[line])
-        return cell.count(np.maximum(estimates, 0), number, at=at)
+        estimates = behind(greatest, np.maximum(first, lines.least[line]))
+        return cell.count(estimates, number, at=at)
 
     def raise_heartbeats(
         self, heartbeat: Ints, place: Callable[[str], int], now: int, held: Mask

@@ -17,9 +17,13 @@ Papers: Heartbeats 2, 3.1, 3.2 (reduced sets, the product), 5.2 (S+ and the weak
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from anabranch.errors import UsageError
+
+
+MOST: Final = 1 << 62
+"""The greatest wait or distance, half of what a column of times holds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,8 +39,9 @@ class Pair:
             if isinstance(value, bool) or not isinstance(value, int):
                 message = f"a bound has the {name} {value!r}; expected a whole number of units"
                 raise UsageError(message)
-            if value < 0:
-                message = f"a bound has the {name} {value}; expected 0 or more"
+            if not 0 <= value <= MOST:
+                more = "0 or more" if value < 0 else f"at most {MOST}"
+                message = f"a bound has the {name} {value}; expected {more}"
                 raise UsageError(message)
 
     def __str__(self) -> str:
@@ -78,11 +83,10 @@ def chain(first: Iterable[Pair], second: Iterable[Pair]) -> Pairs:
 
     Pairs that count rows are left out: a count of rows and then a span is no pair (H6).
     """
-    return tuple(
-        Pair(one.wait + other.wait, one.distance + other.distance)
-        for one in timed(first)
-        for other in timed(second)
-    )
+    pairs = ((one, other) for one in timed(first) for other in timed(second))
+    sums = ((one.wait + other.wait, one.distance + other.distance) for one, other in pairs)
+    # What is beyond the greatest bound promises nothing.
+    return tuple(Pair(*both) for both in sums if max(both) <= MOST)
 
 
 def weakest(sets: Sequence[Iterable[Pair]]) -> Pairs:
@@ -131,7 +135,8 @@ def expanded(pairs: Iterable[Pair], waits: Iterable[int]) -> Pairs:
 
 def delayed(pairs: Iterable[Pair], latency: int) -> Pairs:
     """The pairs that take a time, counted from one arrival to another (D11)."""
-    return tuple(Pair(pair.wait + latency, pair.distance) for pair in timed(pairs))
+    waits = ((pair.wait + latency, pair.distance) for pair in timed(pairs))
+    return tuple(Pair(*both) for both in waits if both[0] <= MOST)
 
 
 def show_pairs(pairs: Iterable[Pair]) -> str:

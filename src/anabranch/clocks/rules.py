@@ -13,9 +13,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.clocks.bounds import Alike, Bounds, Matrix, counts_rows
 from anabranch.clocks.pairs import Pair, Pairs, counted, timed
+from anabranch.clocks.units import less, more
 
 Made: TypeAlias = tuple[Ints, Ints, Ints]
 """Promises as columns: unit, due, value."""
@@ -82,7 +83,7 @@ def _at_once(pairs: Pairs, latency: int, *, fifo: bool) -> int | None:
 
 
 def _wait(pair: Pair, latency: int, *, in_order: bool) -> int:
-    return 0 if in_order and not pair.wait else pair.wait + latency
+    return 0 if in_order and not pair.wait else min(pair.wait + latency, FOREVER_UNITS)
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class AlikeRules:
         latency, made = self.bounds.latency, [_no_promises()]
         for pair in _by_time(self.bounds.effective_own):
             wait = _wait(pair, latency, in_order=self.bounds.fifo)
-            made.append((key, upto + wait, greatest - pair.distance))
+            made.append((key, more(upto, wait), less(greatest, pair.distance)))
         others = _by_time(self.bounds.effective_others)
         if others and len(names) > 1:
             unit = np.tile(np.arange(len(names)), len(key))
@@ -131,8 +132,8 @@ class AlikeRules:
             other = unit != key[line]
             unit, line = unit[other], line[other]
             for pair in others:
-                due = upto[line] + pair.wait + latency
-                made.append((unit, due, greatest[line] - pair.distance))
+                due = more(more(upto, pair.wait), latency)[line]
+                made.append((unit, due, less(greatest, pair.distance)[line]))
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
         return unit, due, value
 
@@ -285,7 +286,7 @@ def _outer(rules: Ints, upto: Ints, greatest: Ints) -> Made:
     """Each rule (unit, wait, distance) for each line."""
     if not len(rules):
         return _no_promises()
-    unit = np.tile(rules[:, 0], len(upto))
-    due = np.add.outer(upto, rules[:, 1]).ravel()
-    value = np.subtract.outer(greatest, rules[:, 2]).ravel()
+    unit = np.repeat(rules[:, 0], len(upto))
+    due = np.concatenate([more(upto, wait) for wait in rules[:, 1].tolist()])
+    value = np.concatenate([less(greatest, distance) for distance in rules[:, 2].tolist()])
     return unit, due, value
