@@ -1,5 +1,6 @@
 """What a user states of heartbeats, as clocks and packers get it, without Spark."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 
 import anabranch as ab
 from anabranch.batch.schema import TimeType
-from anabranch.clocks import Bounds, Clock, Learning, Pair, disorder
-from anabranch.errors import UsageError
+from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, delay, disorder
+from anabranch.errors import AnabranchError, FileError, InputError, UsageError
 from anabranch.spark.pack.beats import SOURCE, Beating
-from anabranch.spark.pack.heartbeats import Asked, of_inbox
+from anabranch.spark.pack.bounds import Asked, require_times
+from anabranch.spark.pack.heartbeats import of_inbox
 from anabranch.spark.query.clocked import lane_clocks
 
 SECOND = 1_000_000
@@ -59,3 +61,73 @@ def test_bounds_of_each_source_by_itself_may_be_shared(bounds: Any) -> None:
     how = Beating(Clock(bounds), (SOURCE,))
     (one,) = lane_clocks(streams(a=how, b=how), None, ())
     assert [one.key(name) for name in "ab"] == ["a", "b"]
+
+
+def clock_of(time: TimeType = STAMPS, **asked: Any) -> Clock:
+    return of_inbox(Asked(**asked), time).how.clock
+
+
+def test_a_timeout_is_added_to_given_bounds() -> None:
+    for given in (disorder(5), NAMED):
+        found = clock_of(bounds=given, timeout="2 minutes").bounds
+        assert isinstance(found, Alike | Bounds)
+        assert found.timeout == 120 * SECOND
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "bounds.toml"
+
+
+def test_a_file_of_bounds_is_read_for_the_times_of_the_stream(file: Path) -> None:
+    file.write_text("[alike]\ndisorder = 10\n")
+    assert clock_of(NUMBERS, bounds=file).bounds == disorder(10)
+    file.write_text('[alike]\ndisorder = "10 seconds"\n')
+    assert clock_of(bounds=str(file)).bounds == disorder(10 * SECOND)
+    file.write_text('time = "bigint"\n[alike]\ndisorder = 10\n')
+    made = ab.clock(file)
+    assert clock_of(NUMBERS, bounds=made).bounds == disorder(10)
+    for given in (file, made):
+        with pytest.raises(AnabranchError, match=r"bigint.* of the stream are .*timestamp"):
+            clock_of(bounds=given)
+    file.write_text('time = "timestamp"\n[alike]\ndisorder = "1 second"\n')
+    for given in (file, ab.clock(file)):
+        with pytest.raises(AnabranchError, match=r"timestamp.* of the stream are .*bigint"):
+            clock_of(NUMBERS, bounds=given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"bounds": Learning(), "timeout": "1 minute"}, UsageError, "beside learned bounds"),
+        ({"bounds": "adaptive", "timeout": "1 minute"}, UsageError, "give idle_after="),
+        ({"bounds": disorder(5, timeout=9), "timeout": "1 minute"}, UsageError, "give one"),
+        ({"bounds": "adaptiv"}, FileError, "no such file; did you mean 'adaptive'"),
+        ({"bounds": "b.toml"}, FileError, "'b.toml': there is no such file; give the path"),
+        ({"bounds": "/"}, FileError, "bounds='/' cannot be read as text"),
+        ({"bounds": 3}, UsageError, "bounds=3 is int; expected ab.clocks.Bounds"),
+        ({"bounds": ab.clock(disorder(1)), "resolution": "1 minute"}, UsageError, "has its"),
+        ({"disorder": "3000000000 days"}, UsageError, "expected at most 4611686018427387904"),
+        ({"delay": "3000000000 days"}, UsageError, "the delay is .*; expected a whole number"),
+        ({"disorder": "1 day", "idle_after": "3000000000 days"}, UsageError, "idle_after is"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(
+    asked: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        clock_of(**asked)
+
+
+def test_a_delay_needs_timestamps_however_it_is_given(file: Path) -> None:
+    file.write_text('delay = "1 minute"\n[alike]\n')
+    ways: list[Any] = [delay(5), NAMED.of({("a", "a"): [Pair(0, 1)]}, delay=5), file]
+    for given in (*ways, ab.clock(delay(5)), ab.clock(file)):
+        with pytest.raises(
+            (UsageError, InputError), match=r"needs timestamps|for timestamp times"
+        ):
+            clock_of(NUMBERS, bounds=given)
+    with pytest.raises(UsageError, match="these times are without a zone; cast"):
+        require_times(delay(5), STAMPS, is_ntz=True)
+    with pytest.raises(UsageError, match="delay needs timestamps"):
+        clock_of(NUMBERS, delay="1 minute")

@@ -21,7 +21,6 @@ from typing import Final, TypeAlias
 
 from anabranch.errors import UsageError
 
-
 MOST: Final = 1 << 62
 """The greatest wait or distance, half of what a column of times holds."""
 

@@ -18,7 +18,8 @@ from anabranch.errors import UsageError
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack.beats import Beating
-from anabranch.spark.pack.heartbeats import Asked, Heartbeat, of_inbox
+from anabranch.spark.pack.bounds import Asked
+from anabranch.spark.pack.heartbeats import Heartbeat, of_inbox
 from anabranch.spark.query.sources import are_named
 from anabranch.spark.query.streams import Stream
 from anabranch.spark.session.host import slots
