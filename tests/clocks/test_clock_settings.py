@@ -13,6 +13,7 @@ from anabranch.clocks import (
     Alike,
     Bounds,
     Clock,
+    Heartbeats,
     Learning,
     Pair,
     Sensor,
@@ -138,6 +139,17 @@ def test_one_source_needs_no_bound_on_others():
     assert not Alike(own=(Pair(0, 0),)).needs_timeout(1)
     assert Alike(own=(Pair(0, 0),)).needs_timeout(2)
     assert Alike(own=(Pair(0, 0),)).needs_timeout()
+
+
+def test_a_count_of_no_rows_needs_no_timeout():
+    """Sorted and without duplicates: each row is final when it has come (H8)."""
+    alone = duplicates(1).named(["a"])
+    assert not duplicates(1).needs_timeout(1)
+    assert not alone.needs_timeout()
+    assert duplicates(2).needs_timeout(1)
+    clock = Heartbeats(alone)
+    clock.arrive("a", 7, at=1)
+    assert clock.advance(1) == 7
 
 
 def test_bounds_as_people_read_them():

@@ -32,6 +32,7 @@ from anabranch.clocks.pairs import (
     MOST,
     Pair,
     Pairs,
+    by_time,
     chain,
     counted,
     reduce_pairs,
@@ -171,12 +172,13 @@ class Bounds:
     def needs_timeout(self) -> bool:
         """Whether rows may wait for ever for the next row, if all sources pause (Theorem 3.3).
 
-        Only pairs that take a time count: a number of rows may never be complete (H8).
+        Only pairs that take a time count, or no time and no row: a number of rows may never
+        be complete (H8).
         """
         if self.delay is not None or self.timeout is not None:
             return False
         return any(
-            all(pair.distance for pair in timed(pairs))
+            all(pair.distance for pair in by_time(pairs))
             for row in self.effective
             for pairs in row
         )
@@ -232,7 +234,7 @@ class Alike:
         sets = [self.effective_own]
         if sources is None or sources > 1:
             sets.append(self.effective_others)
-        return any(all(pair.distance for pair in timed(pairs)) for pairs in sets)
+        return any(all(pair.distance for pair in by_time(pairs)) for pairs in sets)
 
     def named(self, sources: Iterable[str]) -> Bounds:
         """The same bounds as a matrix of these sources."""

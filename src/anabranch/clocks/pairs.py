@@ -62,6 +62,17 @@ def counted(pairs: Iterable[Pair]) -> Pairs:
     return tuple(pair for pair in pairs if pair.rows)
 
 
+def by_time(pairs: Iterable[Pair]) -> Pairs:
+    """The pairs whose effect needs no count: a count of no rows is a wait of no time.
+
+    >>> show_pairs(by_time([Pair(0, 1), Pair(0, 0, rows=True), Pair(2, 0, rows=True)]))
+    '(0, 1) (0, 0)'
+    """
+    found = tuple(pairs)
+    none = (Pair(0, pair.distance) for pair in counted(found) if not pair.wait)
+    return (*timed(found), *none)
+
+
 def reduce_pairs(pairs: Iterable[Pair]) -> Pairs:
     """The set without pairs that another one makes redundant (S-).
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.clocks.bounds import Alike, Bounds, Matrix, counts_rows
-from anabranch.clocks.pairs import Pair, Pairs, counted, timed
+from anabranch.clocks.pairs import Pair, Pairs, by_time, counted
 from anabranch.clocks.units import less, more
 
 Made: TypeAlias = tuple[Ints, Ints, Ints]
@@ -122,10 +122,10 @@ class AlikeRules:
     def promises(self, key: Ints, upto: Ints, greatest: Ints, names: Sequence[str]) -> Made:
         """What each line promises its own source, and all others."""
         latency, made = self.bounds.latency, [_no_promises()]
-        for pair in _by_time(self.bounds.effective_own):
+        for pair in by_time(self.bounds.effective_own):
             wait = _wait(pair, latency, in_order=self.bounds.fifo)
             made.append((key, more(upto, wait), less(greatest, pair.distance)))
-        others = _by_time(self.bounds.effective_others)
+        others = by_time(self.bounds.effective_others)
         if others and len(names) > 1:
             unit = np.tile(np.arange(len(names)), len(key))
             line = np.repeat(np.arange(len(key)), len(names))
@@ -199,7 +199,7 @@ class MatrixRules:
             rules = [
                 (j, _wait(pair, self.bounds.latency[j], in_order=in_order[j]), pair.distance)
                 for j, pairs in enumerate(self.matrix[i])
-                for pair in _by_time(pairs)
+                for pair in by_time(pairs)
             ]
             made.append(_outer(np.array(rules, np.int64), upto[mine], greatest[mine]))
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
@@ -266,11 +266,6 @@ class GroupRules:
     def row_rules(self, name: str, units: Sequence[str]) -> Sequence[RowRule]:  # noqa: ARG002
         """None: pairs that count rows are not for groups (D12)."""
         return ()
-
-
-def _by_time(pairs: Pairs) -> Pairs:
-    """Pairs whose effect needs no count: a count of no rows is a wait of no time."""
-    return (*timed(pairs), *(Pair(0, p.distance) for p in counted(pairs) if not p.wait))
 
 
 def _row_rules(unit: int, pairs: Pairs, latency: int, *, in_order: bool) -> list[RowRule]:
