@@ -209,17 +209,18 @@ class Alike:
     def __post_init__(self) -> None:
         _require_span(self.latency, "the latency")
         _require_common(self.meaning, self.delay, self.timeout)
-        waits = [pair.wait for pair in (*self.effective_own, *self.others) if not pair.rows]
+        waits = [pair.wait for pair in (*self.own_among(2), *self.others) if not pair.rows]
         _require_timeout(self.timeout, max([0, *waits]) + self.latency)
 
-    @property
-    def effective_own(self) -> Pairs:
-        """The disorder that heartbeats use.
+    def own_among(self, sources: int) -> Pairs:
+        """The disorder that heartbeats use, where there are so many sources.
 
         What follows over another source and back is all that a closure adds: a longer way
-        between two sources is never stronger than the direct one.
+        between two sources is never stronger than the direct one.  Over no other source
+        nothing follows.
         """
-        there_and_back = chain(self.others, self.others) if self.meaning == "clock" else ()
+        closes = self.meaning == "clock" and sources > 1
+        there_and_back = chain(self.others, self.others) if closes else ()
         return reduce_pairs([*self.own, *there_and_back])
 
     @property
@@ -231,7 +232,7 @@ class Alike:
         """As `Bounds.needs_timeout`, for this number of sources; without one, for several."""
         if self.delay is not None or self.timeout is not None:
             return False
-        sets = [self.effective_own]
+        sets = [self.own_among(2 if sources is None else sources)]
         if sources is None or sources > 1:
             sets.append(self.effective_others)
         return any(all(pair.distance for pair in by_time(pairs)) for pairs in sets)

@@ -122,7 +122,7 @@ class AlikeRules:
     def promises(self, key: Ints, upto: Ints, greatest: Ints, names: Sequence[str]) -> Made:
         """What each line promises its own source, and all others."""
         latency, made = self.bounds.latency, [_no_promises()]
-        for pair in by_time(self.bounds.effective_own):
+        for pair in by_time(self.bounds.own_among(len(names))):
             wait = _wait(pair, latency, in_order=self.bounds.fifo)
             made.append((key, more(upto, wait), less(greatest, pair.distance)))
         others = by_time(self.bounds.effective_others)
@@ -138,15 +138,16 @@ class AlikeRules:
         return unit, due, value
 
     def at_once(self, name: str) -> int | None:  # noqa: ARG002
-        """The same for all."""
-        own = self.bounds.effective_own
+        """The same for all, from what a source states of itself."""
+        own = self.bounds.own_among(1)
         return _at_once(own, self.bounds.latency, fifo=self.bounds.fifo)
 
     def row_rules(self, name: str, units: Sequence[str]) -> Sequence[RowRule]:
         """Own pairs to itself, others to all others."""
         found = []
         for unit, to in enumerate(units):
-            pairs = self.bounds.effective_own if to == name else self.bounds.effective_others
+            own = self.bounds.own_among(len(units))
+            pairs = own if to == name else self.bounds.effective_others
             in_order = to == name and self.bounds.fifo
             found += _row_rules(unit, pairs, self.bounds.latency, in_order=in_order)
         return found
