@@ -1,5 +1,7 @@
 """Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
@@ -118,6 +120,18 @@ def test_a_trigger_that_is_run_again_leaves_the_same_bytes(warm: bool) -> None:
         parts, _ = runtime.attempt(0, parcels)
         found.append({k: v for k, v in parts.items() if k != ("header",)})
     assert found[0] == found[1]
+
+
+def test_another_column_names_the_sources_from_a_restart_on() -> None:
+    """First the replica, then a column, then another one: nothing waits for those before."""
+    clock = Clock(disorder(0))
+    lanes = ClockedLanes(clock, replicas=("east",))
+    lanes.trigger({"east": [Row(100, "a")]}, 0)
+    lanes.by = ("__source",)
+    for at, (column, name) in enumerate([("sensor", "s1"), ("sensor", "s1"), ("region", "r1")]):
+        lanes.restart(replace(clock, source=column))
+        lanes.trigger({"east": [Row(110 + at, "a", name)]}, at)
+        assert lanes.frontier == 110 + at
 
 
 def test_each_source_of_a_replica_has_its_own_heartbeat() -> None:

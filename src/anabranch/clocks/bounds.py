@@ -213,7 +213,7 @@ class Alike:
         _require_timeout(self.timeout, max([0, *waits]) + self.latency)
 
     def own_among(self, sources: int) -> Pairs:
-        """The disorder that heartbeats use, where there are so many sources.
+        """The disorder that heartbeats use, where there is this number of sources.
 
         What follows over another source and back is all that a closure adds: a longer way
         between two sources is never stronger than the direct one.  Over no other source

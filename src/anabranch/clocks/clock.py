@@ -39,6 +39,7 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
 from anabranch.batch.schema import TimeType
 from anabranch.clocks.beat import Beat, with_holder
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
+from anabranch.clocks.forget import forget_silent
 from anabranch.clocks.groups import group_rules
 from anabranch.clocks.learn import Learner, Learning
 from anabranch.clocks.pairs import MOST, Pairs
@@ -62,7 +63,8 @@ class Clock:
     group learns from all rows of its members as from one source.  `jump` guards times that
     have no relation to the wall clock: a time more than that above all that was seen before
     moves nothing (timestamps are guarded where they are summarised).  `times` are those that
-    the distances of the bounds are of, if that is known.
+    the distances of the bounds are of, if that is known.  `source` is what names a source (a
+    column): a state in which other names were given forgets them.
     """
 
     bounds: AnyBounds | Learning
@@ -71,6 +73,7 @@ class Clock:
     resolution: int = 1
     groups: tuple[tuple[str, str], ...] = ()
     times: TimeType | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         for what, units in (("idle_after", self.idle_after), ("jump", self.jump)):
@@ -175,7 +178,7 @@ class ClockState:
         self.now = NEVER_UNITS
         self.last = NEVER_UNITS
         self.overall = NEVER_UNITS
-        self.mark = 0
+        self.mark = self.blocks = 0
         groups = dict(clock.groups)
         named = clock.groups and isinstance(spec, Bounds)
         self._members = {name: at for at, name in enumerate(groups)} if named else None
@@ -184,6 +187,9 @@ class ClockState:
 
     def __repr__(self) -> str:
         return f"ClockState({len(self.names)} units, {len(self.promises)} promises, {self.now})"
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     @property
     def stable(self) -> int | None:
@@ -221,10 +227,8 @@ class ClockState:
             summaries, named, unknown = self._bounded(summaries, named)
         if self._grouped:  # a group learns as one source
             summaries = renamed(summaries, self._grouped)
-        paused, blocked, present = self._grouped_names(*named)
-        units = self._known_units([*summaries.names, *present, *blocked], now)
-        paused = [name for name in paused if self._is_known(name, units)]
-        held, off = self._mask(blocked, units), self._mask(paused, units)
+        units, declared = self._placed(summaries.names, named, now)
+        off, held, _ = masks = [self._mask(places) for places in declared]
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
@@ -251,6 +255,7 @@ class ClockState:
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
             states, since, ahead, off, self.clock.idle_after, None, tuple(changes), unknown,
         )  # fmt: skip
+        forget_silent(self, states, np.logical_or.reduce(masks))
         return with_holder(beat, holder)
 
     def check(self) -> None:
@@ -270,6 +275,11 @@ class ClockState:
     def place_of(self, name: str) -> int:
         """The place of a unit in the columns."""
         return self._place[name]
+
+    def rename(self, names: Sequence[str]) -> None:
+        """The units are these, in this order; their columns follow."""
+        self.names = list(names)
+        self._place = {name: at for at, name in enumerate(self.names)}
 
     def add_units(self, names: Sequence[str], now: int = NEVER_UNITS) -> None:
         """New units, which have been silent since now, or since the first step."""
@@ -294,12 +304,16 @@ class ClockState:
             self.add_units(new, now)
         return {name: self._place[unit] for name, unit in units.items()}
 
-    def _is_known(self, source: str, units: dict[str, int]) -> bool:
-        """Whether a source was seen, in this step (`units`) or before; it is in them then."""
-        unit = self.clock.rules.unit_of(source)
-        if source not in units and unit in self._place:
-            units[source] = self._place[unit]
-        return source in units
+    def _placed(
+        self, sources: Sequence[str], named: Names, now: int
+    ) -> tuple[dict[str, int], list[list[int]]]:
+        """The unit of each source of a step by its place, and those of each of `named`."""
+        paused, blocked, present = self._grouped_names(*named)
+        units = self._known_units([*sources, *present, *blocked], now)
+        unit_of, place = self.clock.rules.unit_of, self._place
+        off = [unit for name in paused if (unit := unit_of(name)) in place]
+        others = [[units[name] for name in some] for some in (blocked, present)]
+        return units, [[place[unit] for unit in off], *others]
 
     def _bounded(
         self, rows: Summaries, named: Names
@@ -329,9 +343,9 @@ class ClockState:
         group_of = dict(self.clock.groups)
         return [name for name in paused if group_of.get(name) not in awake]
 
-    def _mask(self, names: Collection[str], units: Mapping[str, int]) -> Mask:
+    def _mask(self, places: Sequence[int]) -> Mask:
         mask = np.zeros(len(self.names), np.bool_)
-        mask[[units[name] for name in names]] = True
+        mask[list(places)] = True
         return mask
 
     def _take(

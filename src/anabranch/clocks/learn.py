@@ -26,7 +26,7 @@ Papers: Heartbeats 6, 6.1, 6.2, Figure 4, with errata H3, H12 to H17; D9, D10.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -157,8 +157,8 @@ class Cell:
     def as_asked(self) -> "Cell":
         """The cell as its settings have it, if others were in force when it was saved.
 
-        A window that adapts goes on.  What a quantile was learned from says nothing of the
-        greatest, and the reverse: such a cell begins anew, and warms up.
+        A window that adapts goes on.  A quantile follows from other estimates than the
+        greatest: a cell of the other kind begins again, and warms up.
         """
         counts = bool(self.old or self.young)
         if self.seen and counts != (self.spec.target_loss is not None):
@@ -351,6 +351,12 @@ class Learner:
         first, _, number = lines.histograms.of(line)
         estimates = behind(greatest, np.maximum(first, lines.least[line]))
         return cell.count(estimates, number, at=at)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Sources that are gone."""
+        gone = set(names)
+        self.cells = {key: one for key, one in self.cells.items() if not gone & {*key[:2]}}
+        self.reach = {name: one for name, one in self.reach.items() if name not in gone}
 
     def raise_heartbeats(
         self, heartbeat: Ints, place: Callable[[str], int], now: int, held: Mask

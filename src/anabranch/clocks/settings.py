@@ -75,7 +75,7 @@ def from_toml(text: str, *, where: str = "bounds", time: TimeType | None = None)
     """The bounds that a text describes; `where` (a file) goes into errors.
 
     `time` are the times that they are for, if that is known: a text for others is rejected, and
-    one that does not say is read for these.  Without it such a text is for timestamps.
+    one without `time` is read for these.  Without it such a text is for timestamps.
     """
     found = _parsed(text, where)
     try:

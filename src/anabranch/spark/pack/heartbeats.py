@@ -82,7 +82,7 @@ def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
     if not stream.is_streaming:
         return stream
     _warn_of_waiting(made, asked)
-    how = Beating(made, _by(stream, by), asked.arrival is not None, guard)
+    how = Beating(made, _by(stream, by), asked.arrival is not None, guard, by or "")
     return replace(stream, heartbeat=Heartbeat(how, _words(asked, by, how)))
 
 
@@ -91,7 +91,7 @@ def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
     _require_one_name(asked)
     made, guard = _guarded(asked, time, is_ntz=False)
     by = asked.by
-    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard)
+    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard, by or "")
     if made.rules.counts_rows:
         message = f"{WHERE}: bounds that count rows are not for an inbox, which comes in files"
         raise UsageError(message)
@@ -150,7 +150,7 @@ def _clock(asked: Asked, time: TimeType | None) -> Clock:
 
 
 def _shared(asked: Asked, made: Clock, time: TimeType | None) -> Clock:
-    """A clock that was given; nothing beside it says what it has itself."""
+    """A clock that was given; nothing beside it repeats what it has."""
     others = ("disorder", "delay", "idle_after", "timeout", "target_loss", "group")
     given = [name for name in others if getattr(asked, name) is not None]
     given += ["resolution"] if asked.resolution != RESOLUTION else []
