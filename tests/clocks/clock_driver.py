@@ -32,6 +32,12 @@ def matrices(
     )
 
 
+def rows(*given: tuple[str, int, int]):
+    """The lines of rows (source, time, arrival)."""
+    sources, times, arrivals = zip(*given, strict=True)
+    return summarise(list(sources), times, arrivals)
+
+
 def feed(state: ClockState, rows: Sequence[SentRow], now: int, **more: object):
     lines = summarise(
         [row.source for row in rows],

@@ -13,6 +13,7 @@ from anabranch.clocks import (
     Alike,
     Bounds,
     Clock,
+    Heartbeats,
     Learning,
     Pair,
     Sensor,
@@ -103,6 +104,10 @@ def test_what_is_not_understood_is_rejected_by_its_place(text, message):
     [
         (lambda: Pair(-1, 0), "the wait -1; expected 0 or more"),
         (lambda: Pair(0, 1.5), "expected a whole number"),
+        (lambda: Pair(2**63, 0), "the wait 9223372036854775808; expected at most"),
+        (lambda: Alike(latency=2**63), "the latency is 9223372036854775808"),
+        (lambda: Learning(waits=(0, 2**63)), "expected at most 4611686018427387904"),
+        (lambda: Clock(disorder(1), jump=2**63), "jump is 9223372036854775808"),
         (lambda: Bounds.of({}), "at least one source"),
         (lambda: Bounds(("a", "a"), (((), ()), ((), ())), (0, 0), (False,) * 2), "twice"),
         (lambda: Bounds(("a",), (), (0,), (False,)), "need 1 rows and columns"),
@@ -134,6 +139,17 @@ def test_one_source_needs_no_bound_on_others():
     assert not Alike(own=(Pair(0, 0),)).needs_timeout(1)
     assert Alike(own=(Pair(0, 0),)).needs_timeout(2)
     assert Alike(own=(Pair(0, 0),)).needs_timeout()
+
+
+def test_a_count_of_no_rows_needs_no_timeout():
+    """Sorted and without duplicates: each row is final when it has come (H8)."""
+    alone = duplicates(1).named(["a"])
+    assert not duplicates(1).needs_timeout(1)
+    assert not alone.needs_timeout()
+    assert duplicates(2).needs_timeout(1)
+    clock = Heartbeats(alone)
+    clock.arrive("a", 7, at=1)
+    assert clock.advance(1) == 7
 
 
 def test_bounds_as_people_read_them():

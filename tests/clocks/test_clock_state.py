@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from clock_driver import rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,12 +27,6 @@ from anabranch.clocks.states import decide_all
 from anabranch.errors import StateError, UsageError
 
 NONE = Summaries.none()
-
-
-def rows(*given_rows):
-    """(source, time, arrival) each."""
-    sources, times, arrivals = zip(*given_rows, strict=True)
-    return summarise(list(sources), times, arrivals)
 
 
 @given(

@@ -47,6 +47,14 @@ def test_erratum_h1_indirect_guarantees_do_not_follow_from_observed_rows(meaning
         assert clock.heartbeats["3"] == 8
 
 
+def test_erratum_h1_nothing_follows_over_a_source_that_is_not_there():
+    alike = Alike(own=(Pair(0, 100),), others=(Pair(0, 2),), meaning="clock")
+    state = Clock(alike).empty()
+    assert state.step(summarise(["1"], [500], [1]), 1).heartbeats == {"1": 400}
+    both = state.step(summarise(["1", "2"], [501, 501], [2, 2]), 2)
+    assert both.heartbeats == {"1": 499, "2": 499}
+
+
 def test_erratum_h2_a_later_promise_does_not_lower_the_heartbeat():
     clock = Heartbeats(Bounds.of({("1", "1"): [Pair(5, 0), Pair(0, 8)]}))
     clock.arrive("1", 10, at=0)

@@ -289,6 +289,8 @@ def test_section_5_2_rows_of_bounds_are_never_later_than_the_matrix_of_groups(ch
 def test_section_5_2_sources_alike_need_a_bound_between_them():
     with pytest.raises(UsageError, match="no bound between two of them"):
         group_alike(disorder(5))
+    with pytest.raises(UsageError, match="nothing is known of a group of one; give own="):
+        group_alike(Alike(others=(Pair(0, 7),), meaning="clock"))
     both = group_alike(Alike(own=(Pair(0, 1),), others=(Pair(0, 7),), latency=4))
     assert both.own == (Pair(0, 7),)
     assert both.latency == 4

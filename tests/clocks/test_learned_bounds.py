@@ -1,5 +1,6 @@
 """Learned bounds: sections 6.1 and 6.2, Figure 4, and errata H12 to H17."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -116,6 +117,54 @@ def test_learned_states_survive_a_restart_after_each_step(chance, cutter, loss):
         assert feed(one, some, now).heartbeats == feed(two, some, now).heartbeats
         two = Clock(spec).from_parts(write_state(two).written)
     assert write_state(one).written == write_state(two).written
+
+
+@given(SEEDS, SEEDS, st.data())
+def test_only_bounds_that_are_asked_for_are_kept_over_a_restart(chance, cutter, data):
+    """Bounds that are not taught any more would promise what nobody checks."""
+    specs = st.builds(
+        Learning,
+        window=st.sampled_from([None, 2, 1000]),
+        target_loss=st.none(),
+        waits=st.sampled_from([(0,), (0, 5), (5,)]),
+        across=st.booleans(),
+        warm_up=st.just(0),
+    ) | st.just(Learning(window=5, target_loss=0.2, warm_up=0))
+    first, second = data.draw(specs), data.draw(specs)
+    rows = simulate(Alike(own=(Pair(0, 9),)).named("ab"), chance, rows=30)
+    state, steps = clock_of(first), cuts(rows, cutter)
+    for now, some in steps[: len(steps) // 2]:
+        feed(state, some, now)
+    state = Clock(second).from_parts(write_state(state).written)
+    for now, some in steps[len(steps) // 2 :]:
+        feed(state, some, now)
+        for (other, name, wait), cell in state.learner.cells.items():
+            assert wait in second.waits
+            assert second.across or other == name
+            assert cell.window == second.window
+            assert bool(cell.young or cell.old) <= (second.target_loss is not None)
+
+
+def test_a_bound_that_is_not_taught_any_more_promises_nothing():
+    once = clock_of(Learning(window=None, waits=(0,), warm_up=0))
+    run(once, *[("1", 10 * n, n) for n in range(1, 11)])
+    state = Clock(Learning(window=None, waits=(5,), warm_up=0)).from_parts(
+        write_state(once).written
+    )
+    late = [("1", 10 * n - (20 if n % 2 else 0), n) for n in range(12, 30)]
+    for source, time, at in late:
+        assert time > state.heartbeat[0]
+        state.step(row(source, time, at), at)
+
+
+def test_a_window_is_as_asked_unless_it_adapts():
+    for adapts in (False, True):
+        spec = Learning(window=1000, adapts=adapts, warm_up=0)
+        state = clock_of(spec)
+        run(state, *[("1", 10 * n, n) for n in range(1, 5)])
+        other = replace(spec, window=2)
+        again = Clock(other).from_parts(write_state(state).written)
+        assert again.learner.cells["1", "1", 0].window == (1000 if adapts else 2)
 
 
 def test_erratum_h3_and_6_the_heartbeat_does_not_fall():
@@ -332,3 +381,14 @@ def test_a_time_that_is_not_believed_teaches_nothing():
         state.step(summarise(["a"], [time], [at], histogram=True), at)
     assert state.learner.cells["a", "a", 0].distance == 0
     assert state.stable == 191
+
+
+def test_an_arrival_in_the_future_does_not_stop_learned_bounds():
+    state = clock_of(Learning())
+    for n in range(1, 200):
+        beat = state.step(row("1", 10 * n, 10**9 if n == 5 else n), n)
+    assert beat.stable == 1991
+    walled = clock_of(Learning(window=None, window_wall=10, alpha=0, warm_up=0))
+    for n in range(1, 30):
+        walled.step(row("1", 0 if n == 3 else 10 * n, 10**9 if n == 3 else n), n)
+    assert bound(walled) == 0, "21 at the third row"

@@ -2,8 +2,8 @@
 
 The other engines emit the net change of each column.  A file's name begins with its operator.
 
-On Spark all pictures share one streaming query.  Those in `FIRST` are also queries of their own,
-by the public call; the deep runs do so with all of them.
+On Spark all pictures share one streaming query.  Those in `FIRST` are also queries of their
+own, by the public call; the deep runs do so with all of them.
 """
 
 from functools import partial

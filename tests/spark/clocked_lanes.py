@@ -148,10 +148,11 @@ class ClockedLanes:
         self.restart()
 
     def restart(self, clock: Clock | None = None) -> None:
-        """Another worker, perhaps with another clock."""
+        """Another worker, perhaps with another clock and other columns for its sources."""
         if clock is not None:
-            self.clock, self.how = clock, replace(self.how, clock=clock)
-            self.spec = replace(self.spec, clocks=(replace(self.spec.clocks[0], clock=clock),))
+            self.clock, self.how = clock, replace(self.how, clock=clock, by=self.by)
+            served = replace(self.spec.clocks[0], clock=clock, by=self.by)
+            self.spec = replace(self.spec, clocks=(served,))
             self.runtime.spec = self.spec
         self.runtime.warm = type(self.runtime.warm)()
 

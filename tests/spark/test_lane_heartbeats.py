@@ -1,10 +1,12 @@
 """Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
-from anabranch.clocks import Bounds, Clock, Learning, Pair, disorder, slack
+from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.spark.pack.beats import sources_of
@@ -120,6 +122,18 @@ def test_a_trigger_that_is_run_again_leaves_the_same_bytes(warm: bool) -> None:
     assert found[0] == found[1]
 
 
+def test_another_column_names_the_sources_from_a_restart_on() -> None:
+    """First the replica, then a column, then another one: nothing waits for those before."""
+    clock = Clock(disorder(0))
+    lanes = ClockedLanes(clock, replicas=("east",))
+    lanes.trigger({"east": [Row(100, "a")]}, 0)
+    lanes.by = ("__source",)
+    for at, (column, name) in enumerate([("sensor", "s1"), ("sensor", "s1"), ("region", "r1")]):
+        lanes.restart(replace(clock, source=column))
+        lanes.trigger({"east": [Row(110 + at, "a", name)]}, at)
+        assert lanes.frontier == 110 + at
+
+
 def test_each_source_of_a_replica_has_its_own_heartbeat() -> None:
     clock = Clock(disorder(0), idle_after=60 * SECOND)
     lanes = ClockedLanes(clock, by=("__source",), replicas=("east",))
@@ -154,6 +168,20 @@ def test_a_column_of_arrivals_decides_what_waits_are_over() -> None:
     lanes.tick(t + 5 * SECOND)
     lanes.tick(t + 6 * SECOND)
     assert lanes.frontier == 200
+
+
+@pytest.mark.parametrize("bounds", [slack(5 * SECOND), Learning(warm_up=1)])
+def test_an_arrival_of_the_future_is_that_of_its_trigger(bounds: Alike | Learning) -> None:
+    lanes = ClockedLanes(Clock(bounds, resolution=SECOND), replicas=("east",), has_arrival=True)
+    t = 1_000 * SECOND
+    for n in range(30):
+        wrong = t * t if n == 3 else t + n * SECOND
+        lanes.trigger({"east": [Row(100 + n, str(n), arrival=wrong)]}, t + n * SECOND)
+    assert isinstance(lanes.frontier, int)
+    assert lanes.frontier > 120
+    lines = lanes.packed({"east": [Row(5, arrival=t * t)]}, t)[-1].lines
+    assert lines is not None
+    assert lines.column("upto").to_pylist() == [t]
 
 
 def test_a_time_of_the_future_moves_nothing() -> None:

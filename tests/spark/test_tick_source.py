@@ -12,7 +12,7 @@ from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack import due
 from anabranch.spark.pack.tick_source import TickReader, Ticks
-from anabranch.spark.query.clocked import interval
+from anabranch.spark.query.clocked import interval, warn_of_interval
 
 SECOND = 1_000_000
 
@@ -103,6 +103,18 @@ def test_old_notes_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_interval_is_a_part_of_the_least_span(clock: Clock, expected: int) -> None:
     assert interval([LaneClock(clock)], parts=4) == expected
+
+
+def test_triggers_that_are_too_far_apart_for_a_silence_are_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clocks = [LaneClock(Clock(disorder(5), idle_after=60 * SECOND)), LaneClock(Clock(delay(5)))]
+    warn_of_interval(clocks, "59 seconds")
+    warn_of_interval(clocks[1:], "5 minutes")
+    assert not caplog.records
+    warn_of_interval(clocks, "1 minute")
+    (one,) = caplog.records
+    assert "idle_after is 1 minute, and triggers are 1 minute apart" in one.getMessage()
 
 
 def test_lanes_note_what_is_due() -> None:

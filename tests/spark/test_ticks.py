@@ -126,6 +126,18 @@ def test_what_was_declared_counts_in_the_lanes(word: str) -> None:
     assert lanes.frontier == (1070 if word == "paused" else 50)  # blocked is never idle
 
 
+def test_a_source_that_was_paused_by_a_wrong_name_holds_nothing_back() -> None:
+    lanes = ClockedLanes(Clock(disorder(0)), replicas=("east",), by=("__source",))
+    lanes.trigger({"east": [Row(100, "x", "s1")]}, 1000 * SECOND)
+    lanes.declare("east", '{"paused": ["typo"]}', 1001 * SECOND)
+    lanes.declare("east", "{}", 1002 * SECOND)
+    lanes.trigger({"east": [Row(130, "x", "s1")]}, 1003 * SECOND)
+    assert lanes.frontier == 130
+    lanes.declare("east", '{"paused": ["s2"]}', 1004 * SECOND)
+    lanes.trigger({"east": [Row(110, "x", "s2"), Row(140, "x", "s1")]}, 1005 * SECOND)
+    assert lanes.frontier == 140, "paused from its first row on"
+
+
 def source(latest: object, end: object) -> SimpleNamespace:
     texts = [None if one is None else json.dumps(one) for one in (latest, end)]
     return SimpleNamespace(latestOffset=texts[0], endOffset=texts[1])

@@ -28,7 +28,17 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, TypeAlias, get_args
 
-from anabranch.clocks.pairs import Pair, Pairs, chain, counted, reduce_pairs, show_pairs, timed
+from anabranch.clocks.pairs import (
+    MOST,
+    Pair,
+    Pairs,
+    by_time,
+    chain,
+    counted,
+    reduce_pairs,
+    show_pairs,
+    timed,
+)
 from anabranch.errors import UsageError
 
 Meaning: TypeAlias = Literal["observed", "clock"]
@@ -162,12 +172,13 @@ class Bounds:
     def needs_timeout(self) -> bool:
         """Whether rows may wait for ever for the next row, if all sources pause (Theorem 3.3).
 
-        Only pairs that take a time count: a number of rows may never be complete (H8).
+        Only pairs that take a time count, or no time and no row: a number of rows may never
+        be complete (H8).
         """
         if self.delay is not None or self.timeout is not None:
             return False
         return any(
-            all(pair.distance for pair in timed(pairs))
+            all(pair.distance for pair in by_time(pairs))
             for row in self.effective
             for pairs in row
         )
@@ -198,17 +209,18 @@ class Alike:
     def __post_init__(self) -> None:
         _require_span(self.latency, "the latency")
         _require_common(self.meaning, self.delay, self.timeout)
-        waits = [pair.wait for pair in (*self.effective_own, *self.others) if not pair.rows]
+        waits = [pair.wait for pair in (*self.own_among(2), *self.others) if not pair.rows]
         _require_timeout(self.timeout, max([0, *waits]) + self.latency)
 
-    @property
-    def effective_own(self) -> Pairs:
-        """The disorder that heartbeats use.
+    def own_among(self, sources: int) -> Pairs:
+        """The disorder that heartbeats use, where there is this number of sources.
 
         What follows over another source and back is all that a closure adds: a longer way
-        between two sources is never stronger than the direct one.
+        between two sources is never stronger than the direct one.  Over no other source
+        nothing follows.
         """
-        there_and_back = chain(self.others, self.others) if self.meaning == "clock" else ()
+        closes = self.meaning == "clock" and sources > 1
+        there_and_back = chain(self.others, self.others) if closes else ()
         return reduce_pairs([*self.own, *there_and_back])
 
     @property
@@ -220,10 +232,10 @@ class Alike:
         """As `Bounds.needs_timeout`, for this number of sources; without one, for several."""
         if self.delay is not None or self.timeout is not None:
             return False
-        sets = [self.effective_own]
+        sets = [self.own_among(2 if sources is None else sources)]
         if sources is None or sources > 1:
             sets.append(self.effective_others)
-        return any(all(pair.distance for pair in timed(pairs)) for pairs in sets)
+        return any(all(pair.distance for pair in by_time(pairs)) for pairs in sets)
 
     def named(self, sources: Iterable[str]) -> Bounds:
         """The same bounds as a matrix of these sources."""
@@ -277,8 +289,8 @@ def _require_shape(bounds: Bounds, count: int) -> None:
 
 
 def _require_span(units: int, what: str) -> None:
-    if isinstance(units, bool) or not isinstance(units, int) or units < 0:
-        message = f"{what} is {units!r}; expected a whole number of units, 0 or more"
+    if isinstance(units, bool) or not isinstance(units, int) or not 0 <= units <= MOST:
+        message = f"{what} is {units!r}; expected a whole number of units, 0 to {MOST}"
         raise UsageError(message)
 
 

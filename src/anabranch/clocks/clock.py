@@ -36,15 +36,18 @@ from typing import TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Codes, Ints, Mask
+from anabranch.batch.schema import TimeType
 from anabranch.clocks.beat import Beat, with_holder
 from anabranch.clocks.bounds import Alike, AnyBounds, Bounds, counts_rows
+from anabranch.clocks.forget import forget_silent
 from anabranch.clocks.groups import group_rules
 from anabranch.clocks.learn import Learner, Learning
-from anabranch.clocks.pairs import Pairs
+from anabranch.clocks.pairs import MOST, Pairs
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.clocks.rules import AlikeRules, MatrixRules, Rules
 from anabranch.clocks.states import State, decide_all
 from anabranch.clocks.summary import Summaries, only, renamed
+from anabranch.clocks.units import less
 from anabranch.errors import UsageError
 
 Names: TypeAlias = tuple[Collection[str], Collection[str], Collection[str]]
@@ -59,7 +62,9 @@ class Clock:
     `groups` names the group of each source: of those of `Bounds` all, of learned bounds any; a
     group learns from all rows of its members as from one source.  `jump` guards times that
     have no relation to the wall clock: a time more than that above all that was seen before
-    moves nothing (timestamps are guarded where they are summarised).
+    moves nothing (timestamps are guarded where they are summarised).  `times` are those that
+    the distances of the bounds are of, if that is known.  `source` is what names a source (a
+    column): a state in which other names were given forgets them.
     """
 
     bounds: AnyBounds | Learning
@@ -67,14 +72,16 @@ class Clock:
     jump: int | None = None
     resolution: int = 1
     groups: tuple[tuple[str, str], ...] = ()
+    times: TimeType | None = None
+    source: str = ""
 
     def __post_init__(self) -> None:
         for what, units in (("idle_after", self.idle_after), ("jump", self.jump)):
-            if units is not None and units < 1:
-                message = f"{what} is {units}; expected 1 or more units, or nothing"
+            if units is not None and not 1 <= units <= MOST:
+                message = f"{what} is {units}; expected 1 to {MOST} units, or nothing"
                 raise UsageError(message)
-        if self.resolution < 1:
-            message = f"the resolution of a clock is {self.resolution}; expected 1 or more"
+        if not 1 <= self.resolution <= MOST:
+            message = f"the resolution of a clock is {self.resolution}; expected 1 to {MOST}"
             raise UsageError(message)
         if self.groups and not isinstance(self.bounds, Bounds | Learning):
             message = "groups name the sources of Bounds; for sources alike use group_alike"
@@ -121,6 +128,13 @@ class Clock:
         return [*found, *(waits - {0})]
 
     @property
+    def relates_sources(self) -> bool:
+        """Whether there are bounds from one source to another, or of named sources."""
+        if isinstance(self.bounds, Learning):
+            return self.bounds.across
+        return isinstance(self.bounds, Bounds) or bool(self.bounds.others)
+
+    @property
     def needs_histogram(self) -> bool:
         """Whether summaries for it must have histograms."""
         learned = isinstance(self.bounds, Learning) and self.bounds.target_loss is not None
@@ -155,6 +169,7 @@ class ClockState:
         self.heartbeat = np.empty(0, np.int64)
         self.greatest = np.empty(0, np.int64)
         self.silent_since = np.empty(0, np.int64)
+        self.excused = np.empty(0, np.int64)
         self.changed = np.empty(0, np.int64)
         self.promises = Promises()
         self.counts = Counts()
@@ -163,7 +178,7 @@ class ClockState:
         self.now = NEVER_UNITS
         self.last = NEVER_UNITS
         self.overall = NEVER_UNITS
-        self.mark = 0
+        self.mark = self.blocks = 0
         groups = dict(clock.groups)
         named = clock.groups and isinstance(spec, Bounds)
         self._members = {name: at for at, name in enumerate(groups)} if named else None
@@ -172,6 +187,9 @@ class ClockState:
 
     def __repr__(self) -> str:
         return f"ClockState({len(self.names)} units, {len(self.promises)} promises, {self.now})"
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     @property
     def stable(self) -> int | None:
@@ -195,7 +213,8 @@ class ClockState:
     ) -> Beat:
         """Take what arrived, let the clock show `now`, return what holds from then on.
 
-        `present` are sources that are there, perhaps without rows.  Rows may have arrived after
+        `present` are sources that are there, perhaps without rows; a source that is `paused`
+        and was never seen is none.  Rows may have arrived after
         `now`, up to `polled`: they promise what they do without any wait, and end a silence.
         Rows of a source for which there are no bounds move nothing; the beat counts them.
         """
@@ -208,9 +227,8 @@ class ClockState:
             summaries, named, unknown = self._bounded(summaries, named)
         if self._grouped:  # a group learns as one source
             summaries = renamed(summaries, self._grouped)
-        paused, blocked, present = self._grouped_names(*named)
-        units = self._known_units([*summaries.names, *present, *paused, *blocked], now)
-        held, off = self._mask(blocked, units), self._mask(paused, units)
+        units, declared = self._placed(summaries.names, named, now)
+        off, held, _ = masks = [self._mask(places) for places in declared]
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
@@ -237,6 +255,7 @@ class ClockState:
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
             states, since, ahead, off, self.clock.idle_after, None, tuple(changes), unknown,
         )  # fmt: skip
+        forget_silent(self, states, np.logical_or.reduce(masks))
         return with_holder(beat, holder)
 
     def check(self) -> None:
@@ -257,6 +276,11 @@ class ClockState:
         """The place of a unit in the columns."""
         return self._place[name]
 
+    def rename(self, names: Sequence[str]) -> None:
+        """The units are these, in this order; their columns follow."""
+        self.names = list(names)
+        self._place = {name: at for at, name in enumerate(self.names)}
+
     def add_units(self, names: Sequence[str], now: int = NEVER_UNITS) -> None:
         """New units, which have been silent since now, or since the first step."""
         for name in names:
@@ -267,6 +291,7 @@ class ClockState:
         self.greatest = np.concatenate([self.greatest, new])
         since = np.full(len(names), now, np.int64)
         self.silent_since = np.concatenate([self.silent_since, since])
+        self.excused = np.concatenate([self.excused, np.zeros(len(names), np.int64)])
         mark = np.full(len(names), self.mark + 1, np.int64)
         self.changed = np.concatenate([self.changed, mark])
 
@@ -278,6 +303,17 @@ class ClockState:
         if new:
             self.add_units(new, now)
         return {name: self._place[unit] for name, unit in units.items()}
+
+    def _placed(
+        self, sources: Sequence[str], named: Names, now: int
+    ) -> tuple[dict[str, int], list[list[int]]]:
+        """The unit of each source of a step by its place, and those of each of `named`."""
+        paused, blocked, present = self._grouped_names(*named)
+        units = self._known_units([*sources, *present, *blocked], now)
+        unit_of, place = self.clock.rules.unit_of, self._place
+        off = [unit for name in paused if (unit := unit_of(name)) in place]
+        others = [[units[name] for name in some] for some in (blocked, present)]
+        return units, [[place[unit] for unit in off], *others]
 
     def _bounded(
         self, rows: Summaries, named: Names
@@ -307,9 +343,9 @@ class ClockState:
         group_of = dict(self.clock.groups)
         return [name for name in paused if group_of.get(name) not in awake]
 
-    def _mask(self, names: Collection[str], units: Mapping[str, int]) -> Mask:
+    def _mask(self, places: Sequence[int]) -> Mask:
         mask = np.zeros(len(self.names), np.bool_)
-        mask[[units[name] for name in names]] = True
+        mask[list(places)] = True
         return mask
 
     def _take(
@@ -371,7 +407,8 @@ class ClockState:
             found = self.counts.see(one, after, upto, int(rows.count[line]))
             due += [(one, when, value) for when, value in found]
             for rule in rules[one]:
-                count = Count(upto + rule.before, rule.rows, time - rule.distance, rule.latency)
+                value = max(time - rule.distance, NEVER_UNITS)
+                count = Count(upto + rule.before, rule.rows, value, rule.latency)
                 self.counts.add(rule.unit, count)
         if due:
             self.promises.add(*np.array(due, np.int64).T)
@@ -385,7 +422,7 @@ class ClockState:
         if isinstance(rules, AlikeRules):  # the same for all of them
             distance = rules.at_once("")
             if distance is not None:
-                values = self.greatest[units] - distance
+                values = less(self.greatest[units], distance)
                 self.heartbeat[units] = np.maximum(self.heartbeat[units], values)
             return
         for one in units.tolist():
@@ -408,17 +445,23 @@ class ClockState:
         self.counts.settle(self.heartbeat, now // self.clock.resolution * self.clock.resolution)
 
     def _silence(self, now: int, received: Ints, held: Mask, polled: int) -> None:
-        """Silence begins with the last arrival, or where nobody had looked for too long."""
+        """Silence begins with the last arrival, or where nobody had looked for too long.
+
+        That is excused once in each silence: a source that is found empty twice is silent,
+        also if looks are always far apart.
+        """
         idle_after = self.clock.idle_after
         self.silent_since[self.silent_since == NEVER_UNITS] = now
-        gap = idle_after is not None and self.now != NEVER_UNITS and now - self.now > idle_after
-        if gap:
-            self.silent_since[:] = now
+        if idle_after is not None and self.now != NEVER_UNITS and now - self.now > idle_after:
+            first = self.excused == 0
+            self.silent_since[first] = now
+            self.excused[first] = 1
         self.silent_since[held] = now
         came = received != NEVER_UNITS
         self.silent_since[came] = np.minimum(
             np.maximum(received[came], self.silent_since[came]), polled
         )
+        self.excused[came | held] = 0
 
     def _overall(self, states: Codes) -> tuple[bool, int | None]:
         """Raise the stable as far as all that count allow; did it move, and who holds it."""

@@ -29,8 +29,15 @@ def group_alike(bounds: Alike) -> Alike:
     """The bounds of groups of sources that are alike; each group is then a source.
 
     Within a group both the disorder of a member and the skew between two of them must hold.
+    What follows of a member over another one is not used, also for clocks: there may be none.
     """
-    own, others = bounds.effective_own, bounds.effective_others
+    own, others = bounds.own_among(1), bounds.effective_others
+    if others and not own:
+        message = (
+            "sources that are alike have a bound between two of them, but no disorder, so "
+            "nothing is known of a group of one; give own="
+        )
+        raise UsageError(message)
     if own and not others:
         message = (
             "sources that are alike have a disorder, but no bound between two of them, so "

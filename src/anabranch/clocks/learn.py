@@ -25,7 +25,8 @@ Papers: Heartbeats 6, 6.1, 6.2, Figure 4, with errata H3, H12 to H17; D9, D10.
 [9, None, None, 5]
 """
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -34,7 +35,9 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import NEVER_UNITS, Ints, Mask
+from anabranch.clocks.pairs import MOST
 from anabranch.clocks.summary import Summaries, bit_lengths
+from anabranch.clocks.units import behind
 from anabranch.errors import UsageError
 
 Cause: TypeAlias = Literal["exceeded", "lowered", "quantile"]
@@ -78,7 +81,8 @@ class Learning:
             (0 <= self.alpha <= 1, f"alpha is {self.alpha}; expected 0 to 1"),
             (loss is None or 0 < loss < 1, f"target_loss is {loss}; expected between 0 and 1"),
             (rising, f"waits are {waits}; expected some that rise, from 0 or more"),
-            (self.least >= 0, f"least is {self.least}; expected 0 or more"),
+            (0 <= self.least <= MOST, f"least is {self.least}; expected 0 to {MOST}"),
+            (not waits or waits[-1] <= MOST, f"waits are {waits}; expected at most {MOST}"),
             (
                 self.most is None or self.most >= self.least,
                 f"most is {self.most}, below least, which is {self.least}",
@@ -150,6 +154,19 @@ class Cell:
         """Whether enough was seen to release anything."""
         return self.seen >= self.spec.warm_up
 
+    def as_asked(self) -> "Cell":
+        """The cell as its settings have it, if others were in force when it was saved.
+
+        A window that adapts goes on.  A quantile follows from other estimates than the
+        greatest: a cell of the other kind begins again, and warms up.
+        """
+        counts = bool(self.old or self.young)
+        if self.seen and counts != (self.spec.target_loss is not None):
+            return Cell(self.spec)
+        if not self.spec.adapts or None in (self.window, self.spec.window):
+            self.window = self.spec.window
+        return self
+
     def observe(
         self, estimate: int, *, at: int, rows: int = 1, fresh: bool = True
     ) -> Cause | None:
@@ -159,7 +176,7 @@ class Cell:
         """
         self.seen += rows
         before = self.distance
-        if self.began is None:
+        if self.began is None or at < self.began:
             self.began = at
         raised = estimate > self.delta
         self._remember(raised)
@@ -246,19 +263,26 @@ class Reach:
     greatest: list[int] = field(default_factory=list)
 
     def add(self, upto: int, greatest: int) -> None:
-        """Rows of a tick; ticks rise."""
-        known = max(self.greatest[-1] if self.greatest else NEVER_UNITS, greatest)
-        self.upto.append(max(upto, self.upto[-1]) if self.upto else upto)
-        self.greatest.append(known)
+        """Rows of a tick.
+
+        Ticks need not rise: an arrival in the future, by a wrong clock, counts when it is due
+        and hides none that come before.
+        """
+        at = bisect_right(self.upto, upto)
+        known = self.greatest[at - 1] if at else NEVER_UNITS
+        self.upto.insert(at, upto)
+        self.greatest.insert(at, max(known, greatest))
+        for later in range(at + 1, len(self.upto)):
+            self.greatest[later] = max(self.greatest[later], greatest)
 
     def until(self, at: int) -> tuple[int, int] | None:
         """The last tick up to a time, and the greatest time by then."""
-        place = int(np.searchsorted(np.array(self.upto, np.int64), at, side="right"))
+        place = bisect_right(self.upto, at)
         return (self.upto[place - 1], self.greatest[place - 1]) if place else None
 
     def forget(self, before: int) -> None:
         """Ticks before a time are only needed for their greatest."""
-        place = int(np.searchsorted(np.array(self.upto, np.int64), before, side="right"))
+        place = bisect_right(self.upto, before)
         if place > 1:
             del self.upto[: place - 1], self.greatest[: place - 1]
 
@@ -272,6 +296,10 @@ class Learner:
         self.reach: dict[str, Reach] = {}
         self.trail: list[Change] = []
         self.changes = 0
+
+    def has_cell(self, other: str, name: str, wait: int) -> bool:
+        """Whether there is such a bound; one that is not taught must promise nothing."""
+        return wait in self.spec.waits and (self.spec.across or other == name)
 
     def learn(self, lines: Summaries) -> list[Change]:
         """Take the lines of a step, tick by tick; the bounds that changed."""
@@ -321,8 +349,14 @@ class Learner:
             message = "target_loss needs summaries with histogram=True"
             raise UsageError(message)
         first, _, number = lines.histograms.of(line)
-        estimates = greatest + 1 - np.maximum(first, lines.least[line])
-        return cell.count(np.maximum(estimates, 0), number, at=at)
+        estimates = behind(greatest, np.maximum(first, lines.least[line]))
+        return cell.count(estimates, number, at=at)
+
+    def forget(self, names: Collection[str]) -> None:
+        """Sources that are gone."""
+        gone = set(names)
+        self.cells = {key: one for key, one in self.cells.items() if not gone & {*key[:2]}}
+        self.reach = {name: one for name, one in self.reach.items() if name not in gone}
 
     def raise_heartbeats(
         self, heartbeat: Ints, place: Callable[[str], int], now: int, held: Mask

@@ -17,9 +17,12 @@ Papers: Heartbeats 2, 3.1, 3.2 (reduced sets, the product), 5.2 (S+ and the weak
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from anabranch.errors import UsageError
+
+MOST: Final = 1 << 62
+"""The greatest wait or distance, half of what a column of times holds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,8 +38,9 @@ class Pair:
             if isinstance(value, bool) or not isinstance(value, int):
                 message = f"a bound has the {name} {value!r}; expected a whole number of units"
                 raise UsageError(message)
-            if value < 0:
-                message = f"a bound has the {name} {value}; expected 0 or more"
+            if not 0 <= value <= MOST:
+                more = "0 or more" if value < 0 else f"at most {MOST}"
+                message = f"a bound has the {name} {value}; expected {more}"
                 raise UsageError(message)
 
     def __str__(self) -> str:
@@ -56,6 +60,17 @@ def timed(pairs: Iterable[Pair]) -> Pairs:
 def counted(pairs: Iterable[Pair]) -> Pairs:
     """The pairs whose wait is a number of rows."""
     return tuple(pair for pair in pairs if pair.rows)
+
+
+def by_time(pairs: Iterable[Pair]) -> Pairs:
+    """The pairs whose effect needs no count: a count of no rows is a wait of no time.
+
+    >>> show_pairs(by_time([Pair(0, 1), Pair(0, 0, rows=True), Pair(2, 0, rows=True)]))
+    '(0, 1) (0, 0)'
+    """
+    found = tuple(pairs)
+    none = (Pair(0, pair.distance) for pair in counted(found) if not pair.wait)
+    return (*timed(found), *none)
 
 
 def reduce_pairs(pairs: Iterable[Pair]) -> Pairs:
@@ -78,11 +93,10 @@ def chain(first: Iterable[Pair], second: Iterable[Pair]) -> Pairs:
 
     Pairs that count rows are left out: a count of rows and then a span is no pair (H6).
     """
-    return tuple(
-        Pair(one.wait + other.wait, one.distance + other.distance)
-        for one in timed(first)
-        for other in timed(second)
-    )
+    pairs = ((one, other) for one in timed(first) for other in timed(second))
+    sums = ((one.wait + other.wait, one.distance + other.distance) for one, other in pairs)
+    # What is beyond the greatest bound promises nothing.
+    return tuple(Pair(*both) for both in sums if max(both) <= MOST)
 
 
 def weakest(sets: Sequence[Iterable[Pair]]) -> Pairs:
@@ -131,7 +145,8 @@ def expanded(pairs: Iterable[Pair], waits: Iterable[int]) -> Pairs:
 
 def delayed(pairs: Iterable[Pair], latency: int) -> Pairs:
     """The pairs that take a time, counted from one arrival to another (D11)."""
-    return tuple(Pair(pair.wait + latency, pair.distance) for pair in timed(pairs))
+    waits = ((pair.wait + latency, pair.distance) for pair in timed(pairs))
+    return tuple(Pair(*both) for both in waits if both[0] <= MOST)
 
 
 def show_pairs(pairs: Iterable[Pair]) -> str:

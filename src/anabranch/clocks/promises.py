@@ -45,6 +45,11 @@ class Promises:
         self._keep(~due & (self.value > heartbeat[self.unit]))
         self._keep(_stairs(self.unit, self.due, self.value))
 
+    def move(self, place: Ints, kept: Mask) -> None:
+        """Units have other places, or are not kept."""
+        self._keep(kept[self.unit])
+        self.unit = place[self.unit]
+
     def _keep(self, rows: Mask) -> None:
         if not rows.all():
             self.unit, self.due, self.value = self.unit[rows], self.due[rows], self.value[rows]
@@ -112,6 +117,11 @@ class Counts:
     def add(self, unit: int, count: Count) -> None:
         """One more."""
         self.by_unit.setdefault(unit, []).append(count)
+
+    def move(self, place: Ints, kept: Mask) -> None:
+        """Units have other places, or are not kept."""
+        found = {unit: some for unit, some in self.by_unit.items() if kept[unit]}
+        self.by_unit = {int(place[unit]): some for unit, some in found.items()}
 
     def settle(self, heartbeat: Ints, passed: int) -> None:
         """Drop what cannot raise a heartbeat; ticks before `passed` are over."""

@@ -13,9 +13,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from anabranch.batch.batch import Ints
+from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.clocks.bounds import Alike, Bounds, Matrix, counts_rows
-from anabranch.clocks.pairs import Pair, Pairs, counted, timed
+from anabranch.clocks.pairs import Pair, Pairs, by_time, counted
+from anabranch.clocks.units import less, more
 
 Made: TypeAlias = tuple[Ints, Ints, Ints]
 """Promises as columns: unit, due, value."""
@@ -82,7 +83,7 @@ def _at_once(pairs: Pairs, latency: int, *, fifo: bool) -> int | None:
 
 
 def _wait(pair: Pair, latency: int, *, in_order: bool) -> int:
-    return 0 if in_order and not pair.wait else pair.wait + latency
+    return 0 if in_order and not pair.wait else min(pair.wait + latency, FOREVER_UNITS)
 
 
 @dataclass(frozen=True)
@@ -121,31 +122,32 @@ class AlikeRules:
     def promises(self, key: Ints, upto: Ints, greatest: Ints, names: Sequence[str]) -> Made:
         """What each line promises its own source, and all others."""
         latency, made = self.bounds.latency, [_no_promises()]
-        for pair in _by_time(self.bounds.effective_own):
+        for pair in by_time(self.bounds.own_among(len(names))):
             wait = _wait(pair, latency, in_order=self.bounds.fifo)
-            made.append((key, upto + wait, greatest - pair.distance))
-        others = _by_time(self.bounds.effective_others)
+            made.append((key, more(upto, wait), less(greatest, pair.distance)))
+        others = by_time(self.bounds.effective_others)
         if others and len(names) > 1:
             unit = np.tile(np.arange(len(names)), len(key))
             line = np.repeat(np.arange(len(key)), len(names))
             other = unit != key[line]
             unit, line = unit[other], line[other]
             for pair in others:
-                due = upto[line] + pair.wait + latency
-                made.append((unit, due, greatest[line] - pair.distance))
+                due = more(more(upto, pair.wait), latency)[line]
+                made.append((unit, due, less(greatest, pair.distance)[line]))
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
         return unit, due, value
 
     def at_once(self, name: str) -> int | None:  # noqa: ARG002
-        """The same for all."""
-        own = self.bounds.effective_own
+        """The same for all, from what a source states of itself."""
+        own = self.bounds.own_among(1)
         return _at_once(own, self.bounds.latency, fifo=self.bounds.fifo)
 
     def row_rules(self, name: str, units: Sequence[str]) -> Sequence[RowRule]:
         """Own pairs to itself, others to all others."""
         found = []
         for unit, to in enumerate(units):
-            pairs = self.bounds.effective_own if to == name else self.bounds.effective_others
+            own = self.bounds.own_among(len(units))
+            pairs = own if to == name else self.bounds.effective_others
             in_order = to == name and self.bounds.fifo
             found += _row_rules(unit, pairs, self.bounds.latency, in_order=in_order)
         return found
@@ -198,7 +200,7 @@ class MatrixRules:
             rules = [
                 (j, _wait(pair, self.bounds.latency[j], in_order=in_order[j]), pair.distance)
                 for j, pairs in enumerate(self.matrix[i])
-                for pair in _by_time(pairs)
+                for pair in by_time(pairs)
             ]
             made.append(_outer(np.array(rules, np.int64), upto[mine], greatest[mine]))
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
@@ -267,11 +269,6 @@ class GroupRules:
         return ()
 
 
-def _by_time(pairs: Pairs) -> Pairs:
-    """Pairs whose effect needs no count: a count of no rows is a wait of no time."""
-    return (*timed(pairs), *(Pair(0, p.distance) for p in counted(pairs) if not p.wait))
-
-
 def _row_rules(unit: int, pairs: Pairs, latency: int, *, in_order: bool) -> list[RowRule]:
     used = 0 if in_order else latency
     return [
@@ -285,7 +282,7 @@ def _outer(rules: Ints, upto: Ints, greatest: Ints) -> Made:
     """Each rule (unit, wait, distance) for each line."""
     if not len(rules):
         return _no_promises()
-    unit = np.tile(rules[:, 0], len(upto))
-    due = np.add.outer(upto, rules[:, 1]).ravel()
-    value = np.subtract.outer(greatest, rules[:, 2]).ravel()
+    unit = np.repeat(rules[:, 0], len(upto))
+    due = np.concatenate([more(upto, wait) for wait in rules[:, 1].tolist()])
+    value = np.concatenate([less(greatest, distance) for distance in rules[:, 2].tolist()])
     return unit, due, value

@@ -7,11 +7,12 @@
 
 Parts are Arrow streams with a header of kind, version and mark, no pickle.  A part of another
 save, kind or version is refused by name.  Promises are dropped if the bounds are other ones
-than those that made them; heartbeats stay.
+than those that made them; heartbeats stay.  If sources are named by another column, those of
+before are forgotten; the stable stays.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,18 +22,18 @@ import pyarrow as pa
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.forget import UNIT_COLUMNS
 from anabranch.clocks.learn import Cell, Change, Learner, Reach
 from anabranch.clocks.promises import Count, Counts, Promises
 from anabranch.errors import StateError
 
 KIND: Final = "anabranch clock"
-VERSION: Final = 1
+VERSION: Final = 2
 BLOCK: Final = 1024
 _CELL: Final = (
     "delta", "greatest", "number", "began", "seen", "fresh", "window", "recent", "falls",
 )  # fmt: skip
 _CHANGE: Final = tuple(Change.__dataclass_fields__)
-_UNIT_COLUMNS: Final = ("heartbeat", "greatest", "silent_since", "changed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ def write_state(state: ClockState, *, since: int | None = None) -> SavedClock:
         name, mark = f"units/{block // BLOCK}", int(state.changed[rows].max())
         marks[name] = mark
         if mark > after:
-            columns = {one: getattr(state, one)[rows] for one in _UNIT_COLUMNS}
+            columns = {one: getattr(state, one)[rows] for one in UNIT_COLUMNS}
             written[name] = _write(columns, mark=mark, names=state.names[rows])
     written["promises"] = _write(
         {name: getattr(state.promises, name) for name in ("unit", "due", "value")},
@@ -73,29 +74,30 @@ def write_state(state: ClockState, *, since: int | None = None) -> SavedClock:
         mark=state.mark,
         parts=marks,
         bounds=state.clock.digest,
+        source=state.clock.source,
         **{name: int(getattr(state, name)) for name in ("now", "last", "overall")},
     )
-    return SavedClock(written, (), state.mark)
+    blocks = -(-len(state.names) // BLOCK)
+    deleted = tuple(f"units/{block}" for block in range(blocks, state.blocks))
+    state.blocks = blocks
+    return SavedClock(written, deleted, state.mark)
 
 
 def read_state(clock: Clock, parts: Mapping[str, bytes]) -> ClockState:
     """The state that was saved, for this clock; a state is refused if it is not one of ours."""
     control = _read(parts, "control", None)[1]
     state = ClockState(clock)
-    found: dict[str, dict[str, int]] = {}
-    for name, mark in control["parts"].items():
-        columns, header = _read(parts, name, mark)
-        if name.startswith("units/"):
-            for at, unit in enumerate(header["names"]):
-                found[unit] = {one: int(columns[one][at]) for one in _UNIT_COLUMNS}
-    named = clock.rules.units()  # others have no bounds any more
-    _put_units(state, {n: row for n, row in found.items() if not named or n in named})
     state.now, state.last = control["now"], control["last"]
     state.overall, state.mark = control["overall"], control["mark"]
-    if state.learner is not None and "learned" in control["parts"]:
-        _learn_again(state.learner, _read(parts, "learned", control["mark"])[1])
+    state.blocks = sum(name.startswith("units/") for name in control["parts"])
+    found = {name: _read(parts, name, mark) for name, mark in control["parts"].items()}
+    if control["source"] != clock.source:
+        return state
+    _put_units(state, [both for name, both in found.items() if name.startswith("units/")])
+    if state.learner is not None and "learned" in found:
+        _learn_again(state.learner, found["learned"][1])
     if control["bounds"] == clock.digest:
-        columns, header = _read(parts, "promises", control["mark"])
+        columns, header = found["promises"]
         state.promises = Promises(*(columns[one].copy() for one in ("unit", "due", "value")))
         state.counts = Counts()
         for unit, *count in header["counts"]:
@@ -119,19 +121,27 @@ def _learned(learner: Learner) -> dict[str, Any]:
 
 def _learn_again(learner: Learner, header: Mapping[str, Any]) -> None:
     for other, name, wait, fields, old, young in header["cells"]:
-        cell = Cell(learner.spec, **fields)
-        cell.old, cell.young = dict(old), dict(young)
-        learner.cells[other, name, wait] = cell
+        if learner.has_cell(other, name, wait):
+            found = Cell(learner.spec, **fields)
+            found.old, found.young = dict(old), dict(young)
+            learner.cells[other, name, wait] = found.as_asked()
     learner.reach = {name: Reach(*both) for name, both in header["reach"].items()}
     learner.trail = [Change(*one) for one in header["trail"]]
     learner.changes = header["changes"]
 
 
-def _put_units(state: ClockState, found: Mapping[str, Mapping[str, int]]) -> None:
-    state.add_units([name for name in found if not state.has_unit(name)])
-    places = [state.place_of(name) for name in found]
-    for one in _UNIT_COLUMNS:
-        getattr(state, one)[places] = [row[one] for row in found.values()]
+def _put_units(
+    state: ClockState, blocks: Sequence[tuple[dict[str, Ints], dict[str, Any]]]
+) -> None:
+    """The units of all blocks; those that have no bounds any more are left out."""
+    named = set(state.clock.rules.units())
+    for columns, header in blocks:
+        rows = [at for at, name in enumerate(header["names"]) if not named or name in named]
+        names = [header["names"][at] for at in rows]
+        state.add_units([name for name in names if not state.has_unit(name)])
+        places = [state.place_of(name) for name in names]
+        for one in UNIT_COLUMNS:
+            getattr(state, one)[places] = columns[one][rows]
 
 
 def _write(columns: Mapping[str, Ints], **header: Any) -> bytes:

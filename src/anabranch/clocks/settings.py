@@ -1,6 +1,6 @@
 r"""Bounds as TOML: reading and writing.
 
-    time = "timestamp"            # or "bigint": what the rows' times are
+    time = "timestamp"            # or "bigint": what the rows' times are; default: the stream's
     meaning = "observed"          # or "clock"
     timeout = "2 minutes"
 
@@ -71,27 +71,54 @@ Described: TypeAlias = AnyBounds | Learning
 """What a text can describe."""
 
 
-def from_toml(text: str, *, where: str = "bounds") -> Described:
-    """The bounds that a text describes; `where` (a file) goes into errors."""
+def from_toml(text: str, *, where: str = "bounds", time: TimeType | None = None) -> Described:
+    """The bounds that a text describes; `where` (a file) goes into errors.
+
+    `time` are the times that they are for, if that is known: a text for others is rejected, and
+    one without `time` is read for these.  Without it such a text is for timestamps.
+    """
+    found = _parsed(text, where)
     try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        message = f"{where}: not TOML: {error}"
-        raise InputError(message) from error
-    try:
-        return _read(found, where)
+        return _read(found, _time_of(found, where, time), where)
     except UsageError as error:
         message = str(error) if str(error).startswith(where) else f"{where}: {error}"
         raise InputError(message) from error
 
 
-def _read(found: Mapping[str, Any], where: str) -> Described:
-    _require(found, _TOP, where)
+def time_of(text: str, *, where: str = "bounds") -> TimeType:
+    """The times that a text of bounds is for."""
+    try:
+        return _time_of(_parsed(text, where), where, None)
+    except UsageError as error:
+        raise InputError(str(error)) from error
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = f"{where}: not TOML: {error}"
+        raise InputError(message) from error
+
+
+def _time_of(found: Mapping[str, Any], where: str, wanted: TimeType | None) -> TimeType:
     names = [one.value for one in TimeType]
-    if found.get("time", "timestamp") not in names:
+    usual = (wanted or TimeType.TIMESTAMP).value
+    if found.get("time", usual) not in names:
         message = f"{where}: time is {found['time']!r}; expected one of {names}"
         raise UsageError(message)
-    time = TimeType(found.get("time", "timestamp"))
+    time = TimeType(found.get("time", usual))
+    if wanted not in (None, time):
+        message = (
+            f"{where}: time is '{time.value}', and the times of the stream are '{usual}'; "
+            f'write time = "{usual}", and distances in its units'
+        )
+        raise UsageError(message)
+    return time
+
+
+def _read(found: Mapping[str, Any], time: TimeType, where: str) -> Described:
+    _require(found, _TOP, where)
     if "learned" in found:
         return _learned(found, time, where)
     shared: dict[str, Any] = {

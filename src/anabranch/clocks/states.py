@@ -1,13 +1,15 @@
 """Whether a source takes part in the clock at the moment, and why.
 
     active     its rows move its heartbeat
-    idle       nothing came for `idle_after`: assumed to have nothing, the clock goes on
-    without it paused     declared to have nothing: the clock goes on without it
+    idle       nothing came for `idle_after`: assumed to have nothing; not waited for
+    paused     declared to have nothing: not waited for
     blocked    rows wait that were not read: its heartbeat stands still
 
-Silence is what was looked at and found empty.  Down time and long triggers are none: where
-there was no look for longer than `idle_after`, silence begins with the next look, and a
-source whose rows wait is never silent.  All is a pure function of what is handed in.
+Silence is what was looked at and found empty.  Down time and a long trigger are none: where
+there was no look for longer than `idle_after`, silence begins with the next look, once in each
+silence.  A source that the look after that finds empty too is silent, so that looks which are
+always far apart do not keep it active for ever.  A source whose rows wait is never silent.  All
+is a pure function of what is handed in.
 
 Papers: Heartbeats 3.4, with erratum H18; D8, D13.
 

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints, Mask
+from anabranch.clocks.units import more
 from anabranch.errors import UsageError
 
 BUCKETS: Final = 64
@@ -170,7 +171,7 @@ def summarise(
         raise UsageError(message)
     names, source = _codes(sources)
     upto = -(-arrival // resolution) * resolution
-    good = np.ones(len(time), np.bool_) if guard is None else time - arrival <= guard
+    good = np.ones(len(time), np.bool_) if guard is None else time <= more(arrival, guard)
     found = _tallied(names, source, upto, resolution, time, good, histogram=histogram)
     if found is not None:
         return found
@@ -189,7 +190,7 @@ def summarise_trigger(
     """The lines of rows of which only the trigger is known: all arrived in (after, upto]."""
     time = np.asarray(times, np.int64)
     names, source = _codes(sources)
-    good = np.ones(len(time), np.bool_) if guard is None else time - upto <= guard
+    good = np.ones(len(time), np.bool_) if guard is None else time <= upto + guard
     ends = np.full((2, len(time)), [[after], [upto]], np.int64)
     width = max(upto - after, 1)
     found = _tallied(names, source, ends[1], width, time, good, histogram=histogram)

@@ -130,7 +130,9 @@ def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> i
         written |= {f"{step}/{name}": data for name, data in saved.written.items()}
         deleted += [f"{step}/{name}" for name in saved.deleted]
         lane.marks[step] = saved.mark
-    written |= _changed_clocks(lane)
+    changed, gone = _changed_clocks(lane)
+    written |= changed
+    deleted += gone
     size = lane.kept.save(parts, written, deleted)
     nonce = uuid.uuid4().hex
     parts.updateValue((HEADER,), (_header(which, lane, nonce),))
@@ -138,20 +140,22 @@ def store(parts: Parts, which: LaneId, lane: Lane, warm: WarmCopies = WARM) -> i
     return size
 
 
-def _changed_clocks(lane: Lane) -> dict[str, bytes]:
-    """What changed in the clocks; one that was not used is as it was saved."""
+def _changed_clocks(lane: Lane) -> tuple[dict[str, bytes], list[str]]:
+    """What changed in the clocks, and parts that are gone; unused ones are as they were."""
     written: dict[str, bytes] = {}
+    deleted: list[str] = []
     for name, state in lane.clocks.states.items():
         mark = f"{_CLOCK}{name}"
         changed = write_state(state, since=lane.marks.get(mark))
         written |= {f"{mark}/{part}": data for part, data in changed.written.items()}
+        deleted += [f"{mark}/{part}" for part in changed.deleted]
         lane.marks[mark] = changed.mark
     for name, parts in lane.clocks.saved.items():
         mark = f"{_CLOCK}{name}"
         if mark not in lane.marks:  # it was brought here by an upgrade
             written |= {f"{mark}/{part}": data for part, data in parts.items()}
             lane.marks[mark] = -1
-    return written
+    return written, deleted
 
 
 def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:

@@ -44,14 +44,20 @@ NAMELESS: Final = "(none)"
 class Beating:
     """How the rows of a replica are summarised, and the clock that gets the lines.
 
-    `by` are the columns that name a source, none: the replica is one.  `guard`: a row whose
-    time is more than that ahead of its arrival moves nothing.
+    `by` are the columns that name a source, none: the replica is one; `named` is what the user
+    calls them.  `guard`: a row whose time is more than that ahead of its arrival moves nothing.
     """
 
     clock: Clock
     by: tuple[str, ...] = ()
     has_arrival: bool = False
     guard: int | None = None
+    named: str = ""
+
+    @property
+    def clock_in_lanes(self) -> Clock:
+        """The clock, with what names its sources: those of another column are forgotten."""
+        return replace(self.clock, source=self.named or ", ".join(self.by))
 
     @property
     def needs_time(self) -> bool:
@@ -78,6 +84,8 @@ class Tally:
         histogram = how.clock.needs_histogram
         if how.has_arrival:
             arrivals = numbers(_filled(rows.column(ARRIVAL), self.at), np.dtype(np.int64))
+            # The rows are here, so a clock that shows a later time is wrong.
+            arrivals = np.minimum(arrivals, self.at)
             found = summarise(
                 sources,
                 batch.start,

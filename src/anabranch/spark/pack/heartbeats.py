@@ -5,31 +5,36 @@ What is given becomes a `clocks.Clock` (bounds, idleness) and how rows are summa
 """
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, to_units
-from anabranch.clocks import builders
-from anabranch.clocks.bounds import Alike, AnyBounds, Bounds
+from anabranch.clocks.bounds import AnyBounds
 from anabranch.clocks.clock import Clock
-from anabranch.clocks.groups import group_alike
 from anabranch.clocks.learn import Learning
-from anabranch.clocks.settings import from_toml
+from anabranch.clocks.settings import time_of
 from anabranch.errors import SchemaError, UsageError
 from anabranch.spark.frames import quoted, with_columns
 from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
+from anabranch.spark.pack.bounds import (
+    ADAPTIVE,
+    GUARD,
+    RESOLUTION,
+    WHERE,
+    Asked,
+    bounds_of,
+    grouped,
+    require_times,
+    span,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.pack.row_stream import RowStream
 
-ADAPTIVE: Final = "adaptive"
-_WHERE: Final = "heartbeats"
-_GUARD: Final = "1 hour"
 _KAFKA_TIME: Final = "timestamp"
-
 
 Streamed = TypeVar("Streamed", bound="RowStream")
 """A stream of rows, whatever else it can do."""
@@ -43,28 +48,12 @@ class Heartbeat:
     words: str
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The arguments of `Stream.heartbeats`, as the user wrote them."""
-
-    bounds: "str | Path | AnyBounds | Learning | Clock | None" = None
-    disorder: str | int | None = None
-    delay: str | None = None
-    idle_after: str | None = None
-    timeout: str | None = None
-    source: str | None = None
-    group: str | Mapping[str, str] | None = None
-    arrival: str | None = None
-    resolution: str = "1 second"
-    guard: str | int | None = _GUARD
-    target_loss: float | None = None
-
-
 def clock(
     bounds: "str | Path | AnyBounds | Learning",
     *,
     idle_after: str | None = None,
     resolution: str = "1 second",
+    jump: int | None = None,
 ) -> Clock:
     """A clock that serves one or several streams of a query: `heartbeats(CLOCK)`.
 
@@ -75,21 +64,25 @@ def clock(
         idle_after: How long, by the wall clock, a source may send nothing before the clock
             goes on without it.
         resolution: The unit of the wall clock in which arrivals are counted.
+        jump: For bigint times: a time that is more than this above all before moves nothing.
+            Timestamps are guarded by `heartbeats(CLOCK, guard=)`, by default of an hour.
     """
     asked = Asked(bounds, idle_after=idle_after, resolution=resolution)
-    return _clock(asked, TimeType.TIMESTAMP)
+    is_file = isinstance(bounds, str | Path) and bounds != ADAPTIVE
+    times = time_of(text_of(str(bounds)), where=str(bounds)) if is_file else None
+    return replace(_clock(asked, times), jump=jump, times=times)
 
 
 def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
     """The stream with a clock; a batch needs none, but its arrivals are no payload either."""
     _require_plain(stream, asked)
     made, guard = _guarded(asked, stream.schema.time, is_ntz=stream.is_ntz)
-    by = asked.group if isinstance(asked.group, str) else asked.source
+    by = asked.by
     stream = _with_columns(stream, by, asked.arrival)
     if not stream.is_streaming:
         return stream
     _warn_of_waiting(made, asked)
-    how = Beating(made, _by(stream, by), asked.arrival is not None, guard)
+    how = Beating(made, _by(stream, by), asked.arrival is not None, guard, by or "")
     return replace(stream, heartbeat=Heartbeat(how, _words(asked, by, how)))
 
 
@@ -97,10 +90,10 @@ def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
     """How the stables of inboxes arise: times of arrival are recorded in the control log."""
     _require_one_name(asked)
     made, guard = _guarded(asked, time, is_ntz=False)
-    by = asked.group if isinstance(asked.group, str) else asked.source
-    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard)
+    by = asked.by
+    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard, by or "")
     if made.rules.counts_rows:
-        message = f"{_WHERE}: bounds that count rows are not for an inbox, which comes in files"
+        message = f"{WHERE}: bounds that count rows are not for an inbox, which comes in files"
         raise UsageError(message)
     return Heartbeat(how, _words(asked, by, how))
 
@@ -108,27 +101,28 @@ def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
 def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int | None]:
     """The clock, and how far ahead of its arrival a time is believed."""
     made = _clock(asked, time)
+    require_times(made.bounds, time, is_ntz=is_ntz)
     guard = _guard(asked, time, is_ntz=is_ntz)
-    if guard is not None and time is TimeType.BIGINT:
-        return replace(made, jump=guard), None
-    return made, guard
+    if guard is None or time is TimeType.TIMESTAMP:
+        return made, guard
+    if isinstance(asked.bounds, Clock):
+        message = (
+            f"{WHERE}: guard={asked.guard!r} beside a clock: for bigint times all streams of "
+            f"a clock have one guard; give it to the clock: ab.clock(..., jump={guard})"
+        )
+        raise UsageError(message)
+    return replace(made, jump=guard), None
 
 
 def _require_plain(stream: "RowStream", asked: Asked) -> None:
     if not stream.is_plain:
         message = (
-            f"{_WHERE}: these elements have stables of their own; heartbeats are for plain "
+            f"{WHERE}: these elements have stables of their own; heartbeats are for plain "
             "rows (ab.events)"
         )
         raise UsageError(message)
     if stream.heartbeat is not None:
-        message = f"{_WHERE}: this stream has heartbeats already; state them once"
-        raise UsageError(message)
-    if asked.delay is not None and stream.is_ntz:
-        message = (
-            f"{_WHERE}: delay compares a row's time with the clock, which needs timestamps "
-            "with a zone; cast the column to timestamp, or give disorder"
-        )
+        message = f"{WHERE}: this stream has heartbeats already; state them once"
         raise UsageError(message)
     _require_one_name(asked)
 
@@ -136,109 +130,54 @@ def _require_plain(stream: "RowStream", asked: Asked) -> None:
 def _require_one_name(asked: Asked) -> None:
     if asked.source is not None and isinstance(asked.group, str):
         message = (
-            f"{_WHERE}: source='{asked.source}' and group='{asked.group}': rows are counted by "
+            f"{WHERE}: source='{asked.source}' and group='{asked.group}': rows are counted by "
             "group, which needs no source; leave source= out"
         )
         raise UsageError(message)
 
 
-def _clock(asked: Asked, time: TimeType) -> Clock:
-    """The clock of what was given."""
+def _clock(asked: Asked, time: TimeType | None) -> Clock:
+    """The clock of what was given, for a stream of such times."""
     if isinstance(asked.bounds, Clock):
-        others = ("disorder", "delay", "idle_after", "timeout", "target_loss", "group")
-        given = [name for name in others if getattr(asked, name) is not None]
-        if given:
-            message = (
-                f"{_WHERE}: {', '.join(given)} beside a clock, which has its own; give them to "
-                "ab.clock, or leave the clock out"
-            )
-            raise UsageError(message)
-        return asked.bounds
+        return _shared(asked, asked.bounds, time)
     groups: tuple[tuple[str, str], ...] = ()
-    bounds = _bounds(asked, time)
+    bounds = bounds_of(asked, time)
     if asked.group is not None:
-        bounds, groups = _grouped(bounds, asked.group)
-    resolution = _span(asked.resolution, "resolution")
-    idle = None if asked.idle_after is None else _span(asked.idle_after, "idle_after")
+        bounds, groups = grouped(bounds, asked.group)
+    resolution = span(asked.resolution, "resolution")
+    idle = None if asked.idle_after is None else span(asked.idle_after, "idle_after")
     return Clock(bounds, idle_after=idle, resolution=resolution or 1, groups=groups)
 
 
-def _bounds(asked: Asked, time: TimeType) -> AnyBounds | Learning:
-    given = asked.bounds
-    simple = asked.disorder is not None or asked.delay is not None
-    if (given is not None) == simple:
+def _shared(asked: Asked, made: Clock, time: TimeType | None) -> Clock:
+    """A clock that was given; nothing beside it repeats what it has."""
+    others = ("disorder", "delay", "idle_after", "timeout", "target_loss", "group")
+    given = [name for name in others if getattr(asked, name) is not None]
+    given += ["resolution"] if asked.resolution != RESOLUTION else []
+    if given:
         message = (
-            f"{_WHERE}: give disorder= (how far rows come out of order), delay= (how late they "
-            f"arrive), bounds, or '{ADAPTIVE}'; one of these ways"
+            f"{WHERE}: {', '.join(given)} beside a clock, which has its own; give them to "
+            "ab.clock, or leave the clock out"
         )
         raise UsageError(message)
-    if given == ADAPTIVE:
-        return _learning(asked.target_loss)
-    if asked.target_loss is not None:
-        message = f"{_WHERE}: target_loss is for '{ADAPTIVE}' bounds"
+    if time is not None and made.times is not None and made.times is not time:
+        message = (
+            f"{WHERE}: the bounds of this clock are for {made.times.value} times, and those of "
+            f"the stream are {time.value}; give a clock with bounds for {time.value} times"
+        )
         raise UsageError(message)
-    if isinstance(given, str | Path):
-        return from_toml(Path(given).read_text(), where=str(given))
-    if given is not None:
-        assert not isinstance(given, Clock), "a clock has its bounds"
-        return given
-    timeout = None if asked.timeout is None else _span(asked.timeout, "timeout")
-    apart = None if asked.disorder is None else _distance(asked.disorder, time)
-    if asked.delay is None:
-        assert apart is not None, "disorder or delay is given"
-        return builders.disorder(apart, timeout=timeout)
-    if time is TimeType.BIGINT:
-        message = f"{_WHERE}: delay needs timestamps: it compares a row's time with the clock"
-        raise UsageError(message)
-    return builders.delay(_span(asked.delay, "delay"), disorder=apart, timeout=timeout)
-
-
-def _learning(target_loss: float | None) -> Learning:
-    if target_loss is None:
-        return Learning(adapts=True)
-    return Learning(target_loss=target_loss, window=max(1000, round(10 / target_loss)))
-
-
-def _grouped(
-    bounds: AnyBounds | Learning, group: str | Mapping[str, str]
-) -> tuple[AnyBounds | Learning, tuple[tuple[str, str], ...]]:
-    if isinstance(bounds, Bounds) and isinstance(group, Mapping):
-        return bounds, tuple(group.items())
-    if isinstance(bounds, Alike) and isinstance(group, str):
-        return (group_alike(bounds) if bounds.others else bounds), ()
-    if isinstance(bounds, Learning) and isinstance(group, str):
-        return bounds, ()
-    message = (
-        f"{_WHERE}: group= is a column for sources that are alike, and a mapping from source "
-        "to group for bounds of named sources"
-    )
-    raise UsageError(message)
-
-
-def _distance(value: str | int, time: TimeType) -> int:
-    units = to_units(str(value), time, option=f"{_WHERE}: disorder")
-    if units < 0:
-        message = f"{_WHERE}: disorder is {value!r}; expected 0 or more"
-        raise UsageError(message)
-    return units
-
-
-def _span(text: str, option: str) -> int:
-    """A span of the wall clock in microseconds; 0 needs no unit."""
-    if str(text).strip() == "0":
-        return 0
-    return to_units(str(text), TimeType.TIMESTAMP, option=f"{_WHERE}: {option}")
+    return made
 
 
 def _guard(asked: Asked, time: TimeType, *, is_ntz: bool) -> int | None:
     """How far ahead a time is believed; without a zone it is compared with nothing."""
-    if asked.guard is None or isinstance(asked.bounds, Clock):
+    if asked.guard is None:
         return None
     if time is TimeType.BIGINT:
-        usual = asked.guard == _GUARD
-        option = f"{_WHERE}: guard"
+        usual = asked.guard == GUARD
+        option = f"{WHERE}: guard"
         return None if usual else to_units(str(asked.guard), TimeType.BIGINT, option=option)
-    return None if is_ntz else _span(str(asked.guard), "guard")
+    return None if is_ntz else span(str(asked.guard), "guard")
 
 
 def _by(stream: "RowStream", by: str | None) -> tuple[str, ...]:
@@ -256,7 +195,7 @@ def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Stre
     for option, name in (("source", by), ("arrival", arrival)):
         if name is not None and name not in schema.payload.names:
             message = (
-                f"{_WHERE}: {option}: there is no column '{name}'; the events have "
+                f"{WHERE}: {option}: there is no column '{name}'; the events have "
                 f"{schema.payload.names}; check the name"
             )
             raise SchemaError(message)
@@ -264,18 +203,18 @@ def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Stre
     if arrival is None:
         return replace(stream, df=with_columns(stream.df, more)) if more else stream
     if stream.key is not None and arrival in stream.key.columns:
-        message = f"{_WHERE}: arrival='{arrival}' is a column of the key; it names no event"
+        message = f"{WHERE}: arrival='{arrival}' is a column of the key; it names no event"
         raise UsageError(message)
     kind = stream.df.schema[arrival].dataType.typeName()
     if not kind.startswith("timestamp"):
         message = (
-            f"{_WHERE}: arrival='{arrival}' is a column of type {kind}, expected timestamp; "
+            f"{WHERE}: arrival='{arrival}' is a column of type {kind}, expected timestamp; "
             "cast it"
         )
         raise SchemaError(message)
     if stream.has_positions and arrival == _KAFKA_TIME:
         warnings.warn(
-            f"{_WHERE}: arrival='{arrival}': Kafka's timestamp is the time of arrival only if "
+            f"{WHERE}: arrival='{arrival}': Kafka's timestamp is the time of arrival only if "
             "the topic has message.timestamp.type=LogAppendTime; CreateTime, the default, is "
             "set by the sender",
             UserWarning,
@@ -296,7 +235,7 @@ def _warn_of_waiting(made: Clock, asked: Asked) -> None:
     if bounds.needs_timeout():
         apart = "" if asked.disorder is None else f" ({asked.disorder})"
         warnings.warn(
-            f"{_WHERE}: the newest rows of a source{apart} are not final until its next row "
+            f"{WHERE}: the newest rows of a source{apart} are not final until its next row "
             "arrives, and a source that sends nothing holds the output back; give idle_after= "
             "(such as '1 minute') to go on without it, or delay=",
             UserWarning,

@@ -8,7 +8,8 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.key import Key
 from anabranch.spark.pack.beats import Beating
-from anabranch.spark.pack.heartbeats import Asked, Heartbeat, with_heartbeats
+from anabranch.spark.pack.bounds import Asked
+from anabranch.spark.pack.heartbeats import Heartbeat, with_heartbeats
 from anabranch.spark.pack.ordering import ORDERS
 
 if TYPE_CHECKING:

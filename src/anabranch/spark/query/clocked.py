@@ -5,6 +5,7 @@ clock: its time is that of looks into their folders, and not that of a trigger, 
 were found may wait in the control log.
 """
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.schema import TimeType
+from anabranch.batch.times import show_span, to_seconds
 from anabranch.errors import UsageError
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack.beats import Beating
-from anabranch.spark.pack.heartbeats import Asked, Heartbeat, of_inbox
+from anabranch.spark.pack.bounds import Asked
+from anabranch.spark.pack.heartbeats import Heartbeat, of_inbox
 from anabranch.spark.query.sources import are_named
 from anabranch.spark.query.streams import Stream
 from anabranch.spark.session.host import slots
@@ -24,6 +27,7 @@ from anabranch.spark.session.host import slots
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger(__name__)
 EVERY_REPLICA: Final = "every replica"
 """How replicas are called that a column names."""
 _OF_INBOXES: Final = "replicas of inboxes"
@@ -56,25 +60,27 @@ def lane_clocks(
 
     `frames` are the replicas of DataFrames, which the clock of inboxes does not serve.
     """
-    shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
+    shared: dict[tuple[int, tuple[str, ...], str], list[tuple[str | None, Beating]]] = {}
     words = {} if stream is None else dict(stream.heartbeat_words)
-    for name, how in () if stream is None else stream.beating:
-        shared.setdefault((id(how.clock), how.by), []).append((name, how))
+    beating = () if stream is None else stream.beating
+    _require_own_sources(beating)
+    for name, how in beating:
+        shared.setdefault((id(how.clock), how.by, how.named), []).append((name, how))
     found = [
         LaneClock(
-            some[0][1].clock,
+            some[0][1].clock_in_lanes,
             tuple(name for name, _ in some if name is not None),
             by,
             is_timed=any(how.needs_time for _, how in some),
             has_arrival=any(how.has_arrival for _, how in some),
             words=words[some[0][0] or EVERY_REPLICA],
         )
-        for (_, by), some in shared.items()
+        for (_, by, _), some in shared.items()
     ]
     if beat is not None:
         found.append(
             LaneClock(
-                beat.how.clock,
+                beat.how.clock_in_lanes,
                 by=beat.how.by,
                 has_arrival=True,
                 words=beat.words,
@@ -83,6 +89,24 @@ def lane_clocks(
             )
         )
     return tuple(found)
+
+
+def _require_own_sources(beating: Sequence[tuple[str | None, Beating]]) -> None:
+    """Reject a clock with bounds between streams whose sources are not the streams.
+
+    Each stream would have such a clock for itself, and wait for the sources of the others.
+    """
+    for name, how in beating:
+        others = [one for one, other in beating if other.clock is how.clock and one != name]
+        if others and how.by and how.clock.relates_sources:
+            named = ", ".join(repr(one) for one in (name, *others))
+            message = (
+                f"heartbeats: the streams {named} have one clock (ab.clock), whose sources are "
+                "the streams, but rows name sources of their own (source=, group=, or the "
+                'partitions of order="kafka"), and bounds between sources of two streams are '
+                "not supported; give the bounds to each stream: heartbeats(bounds, ...)"
+            )
+            raise UsageError(message)
 
 
 @dataclass(frozen=True)
@@ -118,6 +142,19 @@ def interval(clocks: Sequence[LaneClock], *, parts: int) -> int:
         return 0
     spans = [span for clock in needed for span in clock.spans]
     return max(_SECOND, min(spans, default=parts * _USUAL) // parts)
+
+
+def warn_of_interval(clocks: Sequence[LaneClock], interval: str) -> None:
+    """Log that triggers are too far apart to see a silence as short as was asked for."""
+    spans = [one.clock.idle_after for one in clocks if one.clock.idle_after is not None]
+    if spans and to_seconds(interval, option="interval") * _SECOND >= min(spans):
+        log.warning(
+            "heartbeats: idle_after is %s, and triggers are %s apart: a source counts as idle "
+            "when the second trigger in a row has no row of it; give an interval below "
+            "idle_after, or a greater idle_after",
+            show_span(min(spans)),
+            interval,
+        )
 
 
 def in_words(stream: Stream | None, beat: Heartbeat | None) -> str:

@@ -337,6 +337,7 @@ def agree(
         f"{name if names else 'every replica'}: {one.lifetime}" for name, one in streams.items()
     )
     beat = beat_of(inboxes, schema.time, where)
+    lane_clocks(stream, beat, known)  # rejects what cannot be
     return Copies(stream, known, inboxes, schema, properties, lifetimes, beat=beat)
 
 
