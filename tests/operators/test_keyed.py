@@ -160,6 +160,14 @@ def test_a_key_is_free_again_when_its_event_is_final_and_then_forgotten():
     assert step(state, ("east", [insert("b", 30, 40)]))[0] == ["SECOND_OF_KEY"]
 
 
+def test_an_input_that_catches_up_in_the_step_in_which_it_attaches_leaves_no_keys():
+    """They were kept until the least frontier moved again."""
+    state = keyed().empty()
+    step(state, ("east", [stable(2)]))
+    step(state, ("west", [insert("a", 0, 1), stable(2)]))
+    assert state.facts["keys"] == 0
+
+
 def test_a_rejected_row_does_not_take_the_key():
     state = keyed().empty()
     came = [

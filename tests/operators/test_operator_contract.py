@@ -6,143 +6,42 @@ arrivals    the order in which the parcels of a trigger reach a lane does not ma
 account     every element is in one bucket, and the output is what the buckets explain
 """
 
+import importlib
+import inspect
+import pkgutil
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
+from contract_entries import OPERATORS, Entry
 from hypothesis import given
 from hypothesis import strategies as st
-from merge_driver import SCHEMA, batch_of, cuts, runs
-from merge_r4_driver import conflicting_r4
-from ordered_driver import ordered_conflicts
+from merge_driver import cuts, time_of
 from state_store import Store
-from unary_laws import broken_streams, streams
 
+from anabranch import operators
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.codec import to_elements
 from anabranch.errors import StateError
 from anabranch.model.element import Stable
 from anabranch.model.equivalence import equivalent_until
 from anabranch.model.history import History, replay
-from anabranch.model.lifetimes import (
-    AlterLifetime,
-    DurationConstant,
-    GridWindows,
-    Hop,
-    StartRounded,
-)
-from anabranch.model.properties import MergeCase
-from anabranch.model.time import FOREVER, NEVER
-from anabranch.operators.aggregate.functions import Aggregate
-from anabranch.operators.aggregate.panes import PaneAggregateOperator
-from anabranch.operators.align import AlignOperator
-from anabranch.operators.cleanse import CleanseOperator
-from anabranch.operators.contract import Arrival, Attach, Bucket, Detach, Inputs, Operator
-from anabranch.operators.grid_windows import GridWindowOperator
-from anabranch.operators.inserts import DeletesOperator, InsertsOperator
-from anabranch.operators.lifetimes import AlterLifetimeOperator
-from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.merge import MergeOperator
-from anabranch.operators.merge.policy import Policy
-from anabranch.operators.normalise import NormaliseOperator
-from anabranch.operators.replaced_by import ReplacedByOperator
-from anabranch.operators.report_final import ReportFinalOperator
-from anabranch.operators.top_k import TopKOperator
-from anabranch.operators.union import UnionOperator
+from anabranch.operators.contract import Arrival, Attach, Bucket, Detach, Inputs, PassOver
 from anabranch.testing.step_account import StepAccount
-from anabranch.testing.strategies import conflicting_arrivals, interleavings, replicas
 
-
-@dataclass(frozen=True)
-class Entry:
-    """An operator; what may come, and inputs that keep their promises and have one history.
-
-    Both are strategies of (number of the input, element), in the order of arrival.
-    `members`: inputs attach and detach.  `keys`: the columns that choose the lane.
-    """
-
-    operator: Operator
-    anything: st.SearchStrategy
-    valid: st.SearchStrategy
-    members: bool = False
-    keys: tuple[str, ...] = ()
-
-
-def merge(
-    case: MergeCase | None, anything: st.SearchStrategy, policy: str = "default"
-) -> Entry:
-    choice = choose({"any": None}, asked=case)
-    operator = MergeOperator.of(SCHEMA, choice, Policy.parse(policy))
-    valid = replicas(case=case or MergeCase.R4).flatmap(interleavings)
-    return Entry(operator, anything, valid, members=True)
-
-
-def unary(of: Callable[..., Operator]) -> Entry:
-    def alone(stream):
-        return [(0, element) for element in stream]
-
-    return Entry(of(SCHEMA), broken_streams().map(alone), streams().map(alone))
-
-
-def trusting(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
-    """An operator inside a query: its input was validated."""
-    valid = streams().map(lambda stream: [(0, element) for element in stream])
-    return Entry(operator, valid, valid, keys=keys)
-
-
-def union(operator: Operator, case: MergeCase = MergeCase.R4) -> Entry:
-    valid = replicas(case=case).flatmap(interleavings)
-    return Entry(operator, conflicting_r4, valid, members=True)
-
-
-POLICIES = [
-    "stable_lag=2",
-    "adjusts=always",
-    "inserts=half_frozen",
-    "inserts=quorum(0.5),adjusts=follow_leader",
-    "promote=true",
-]
-OPERATORS: dict[str, Entry] = {
-    "merge r0": merge(MergeCase.R0, ordered_conflicts(MergeCase.R0)),
-    "merge r1": merge(MergeCase.R1, ordered_conflicts(MergeCase.R1)),
-    "merge r2": merge(MergeCase.R2, ordered_conflicts(MergeCase.R2)),
-    "merge r3": merge(MergeCase.R3, conflicting_arrivals()),
-    "merge r4": merge(MergeCase.R4, conflicting_r4),
-    "merge auto": merge(None, conflicting_r4),
-    **{
-        f"merge r3 {policy}": merge(MergeCase.R3, conflicting_arrivals(), policy)
-        for policy in POLICIES
-    },
-    "normalise": unary(NormaliseOperator),
-    "cleanse": unary(CleanseOperator),
-    "align": unary(AlignOperator),
-    "final": unary(ReportFinalOperator),
-    "union": union(UnionOperator(SCHEMA)),
-    "union of inserts": union(UnionOperator(SCHEMA, insert_only=True), MergeCase.R1),
-    "alter_lifetime": trusting(AlterLifetimeOperator(SCHEMA, AlterLifetime())),
-    "tumbling": trusting(
-        AlterLifetimeOperator(SCHEMA, AlterLifetime(StartRounded(4), DurationConstant(4)))
-    ),
-    "hop": trusting(AlterLifetimeOperator(SCHEMA, Hop(3, 2))),
-    "window": trusting(GridWindowOperator(SCHEMA, GridWindows(5, 2))),
-    "panes": trusting(
-        PaneAggregateOperator(
-            SCHEMA, ("p", "window"), (Aggregate("count", None, "n"),), windows=GridWindows(5, 2)
-        ),
-        keys=("p",),
-    ),
-    "replaced_by": trusting(ReplacedByOperator(SCHEMA, ())),
-    "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
-    "inserts": trusting(InsertsOperator(SCHEMA)),
-    "deletes": trusting(DeletesOperator(SCHEMA)),
+EXCLUDED = {
+    "Operator": "the contract",
+    "StatelessOperator": "what operators without a memory have in common",
 }
 each_operator = pytest.mark.parametrize("name", OPERATORS)
 
 
-def arrivals_of(arrived):
-    return tuple(Arrival(name, batch_of(elements)) for name, elements in runs(arrived))
+def arrivals_of(entry, arrived):
+    """Consecutive elements of one input together."""
+    return [
+        Arrival(name, entry.batch(name, [element for _, element in some]))
+        for name, some in groupby(arrived, key=lambda one: one[0])
+    ]
 
 
 @st.composite
@@ -158,9 +57,11 @@ def scripts(draw, entry: Entry, arrived: st.SearchStrategy):
             guarantee = draw(st.sampled_from([None, 3, FOREVER_UNITS]))
             steps.append(Inputs(control=(Detach(who),)))
             steps.append(Inputs(control=(Attach(who, numbers[who], guarantee),)))
+            if draw(st.booleans()):
+                steps.append(Inputs(control=(PassOver(who),)))
         some = tuple(
             Arrival(one.input, one.batch, attachment=numbers.get(one.input, 1))
-            for one in arrivals_of(elements[begin:end])
+            for one in arrivals_of(entry, elements[begin:end])
         )
         steps.append(Inputs(arrivals=some))
     return steps
@@ -172,8 +73,15 @@ def shown(result):
     reasons = [codes.tolist() for codes in result.reasons]
     resolved = [(one.replica, one.reasons.tolist()) for one in result.resolved]
     counted = result.added_adjusts, result.added_inserts, result.conflicts, result.missing
-    output = to_elements(result.output)
-    return output, final, reasons, resolved, counted, result.frontier, result.violators
+    lacking = result.lacks, result.alone, result.repeated
+    output, rows = to_elements(result.output), rows_of(result)
+    frontier, violators = result.frontier, result.violators
+    return output, rows, final, reasons, resolved, counted, lacking, frontier, violators
+
+
+def rows_of(result):
+    """What an operator emits whose output is a table of its own."""
+    return [] if result.rows is None else result.rows.to_pylist()
 
 
 @each_operator
@@ -207,34 +115,32 @@ def test_parts_since_a_mark_add_up_to_the_whole(name, data):
         assert set(added) == set(whole)
         read = [entry.operator.from_parts(parts) for parts in (added, whole)]
         assert read[0].parts().written == read[1].parts().written
-        assert set(state.parts(since=store.mark).written) == {"control"}
+        unchanged = state.parts(since=store.mark).written
+        assert {part.rpartition("/")[2] for part in unchanged} == {"control"}
 
 
 @each_operator
 @given(st.data())
 def test_the_order_of_arrivals_does_not_matter(name, data):
-    """Of several inputs that have one history; of one input, the parcels of a trigger."""
+    """Of several inputs that have one history; of the ports of one operator, the parcels."""
     entry = OPERATORS[name]
     arrived = data.draw(entry.valid)
     states = [entry.operator.empty() for _ in range(2)]
-    outputs, finals = ([], []), (Counter(), Counter())
-    for number in sorted({number for number, _ in arrived}) if entry.members else []:
+    outputs, finals, rows = ([], []), (Counter(), Counter()), ([], [])
+    for number in sorted({who for who, _ in arrived}) if entry.members else []:
         for state in states:
-            state.step(Inputs(control=(Attach(f"r{number}"),)))
+            state.step(Inputs(control=(Attach(number),)))
     for begin, end in pairwise([0, *data.draw(cuts(len(arrived)))]):
-        parcels = split(arrived[begin:end]) if entry.members else parcels_of(arrived[begin:end])
-        shuffled = data.draw(st.permutations(parcels[:-1])) + parcels[-1:]
-        if entry.members:
-            shuffled = data.draw(st.permutations(parcels))
-        for state, some, output, final in zip(
-            states, (parcels, shuffled), outputs, finals, strict=True
-        ):
+        first, last = parcels_of(entry, arrived[begin:end])
+        shuffled = data.draw(st.permutations(first)) + data.draw(st.permutations(last))
+        for at, (state, some) in enumerate(zip(states, (first + last, shuffled), strict=True)):
             result = state.step(Inputs(arrivals=tuple(some)))
             state.check()
-            output.extend(to_elements(result.output))
-            final.update(to_elements(result.final) if result.final is not None else [])
+            outputs[at].extend(to_elements(result.output))
+            finals[at].update(to_elements(result.final) if result.final is not None else [])
+            rows[at].extend(sorted(map(repr, rows_of(result))))
         assert states[0].frontier == states[1].frontier
-        assert finals[0] == finals[1]
+        assert (finals[0], rows[0]) == (finals[1], rows[1])
         one, other = (replay(output) for output in outputs)
         assert one.violations == other.violations == ()
         frontier = time_of(states[0].frontier)
@@ -242,29 +148,27 @@ def test_the_order_of_arrivals_does_not_matter(name, data):
     assert History.of(outputs[0]) == History.of(outputs[1])
 
 
-def split(arrived):
-    """One arrival for each input."""
-    numbers = dict.fromkeys(number for number, _ in arrived)
-    return [
-        Arrival(f"r{number}", batch_of([e for who, e in arrived if who == number]))
-        for number in numbers
-    ]
+def parcels_of(entry, arrived):
+    """The arrivals of a trigger, in two lots; within each they may come in any order.
 
-
-def parcels_of(arrived):
-    """The data of a trigger by payload, as lanes before it would send it; then its stables."""
-    elements = [element for _, element in arrived]
-    names = sorted({e.payload for e in elements if not isinstance(e, Stable)})
-    parcels = [
-        [e for e in elements if not isinstance(e, Stable) and e.payload == name]
-        for name in names
-    ]
-    parcels.append([e for e in elements if isinstance(e, Stable)])
-    return [Arrival("input", batch_of(some)) for some in parcels]
-
-
-def time_of(unit):
-    return FOREVER if unit == FOREVER_UNITS else NEVER if unit == NEVER_UNITS else unit
+    Of an operator whose inputs are replicas, one for each of them.  Else the data of each port
+    by payload, as the lanes before it would send it; then the stables of each port.
+    """
+    streams = {who: [e for name, e in arrived if name == who] for who, _ in arrived}
+    if entry.members:
+        return [Arrival(who, entry.batch(who, some)) for who, some in streams.items()], []
+    data, stables = [], []
+    for who, some in streams.items():
+        payloads = dict.fromkeys(e.payload for e in some if not isinstance(e, Stable))
+        of = {
+            p: [e for e in some if not isinstance(e, Stable) and e.payload == p]
+            for p in payloads
+        }
+        data += [Arrival(who, entry.batch(who, mine)) for mine in of.values()]
+        stables.append(
+            Arrival(who, entry.batch(who, [e for e in some if isinstance(e, Stable)]))
+        )
+    return data, stables
 
 
 @each_operator
@@ -286,15 +190,36 @@ def test_the_buckets_add_up_to_the_input(name, data):
 
 @each_operator
 def test_a_step_of_nothing_and_a_spec_that_describes_itself(name):
-    operator = OPERATORS[name].operator
+    entry = OPERATORS[name]
+    operator = entry.operator
     state = operator.empty()
     result = state.step(Inputs())
-    assert (len(result.output), result.buckets, result.frontier) == (0, (), NEVER_UNITS)
+    assert (len(result.output), rows_of(result)) == (0, [])
+    assert (result.buckets, result.frontier) == ((), NEVER_UNITS)
     assert state.live == 0
     assert operator.name
-    made = operator.output.payload
-    assert made.names[: len(SCHEMA.payload)] == SCHEMA.payload.names
-    assert tuple(operator.route_columns) == OPERATORS[name].keys
+    made = operator.output if entry.emits_rows else operator.output.payload
+    assert (result.rows is None) != entry.emits_rows
+    assert tuple(operator.route_columns) == entry.keys
+    first = list(entry.keys or operator.schema.payload.names)
+    assert made.names[: len(first)] == first
+
+
+def test_every_operator_has_an_entry():
+    """Each class of the room whose name ends with Operator, but for those that are none."""
+    modules = [
+        importlib.import_module(one.name)
+        for one in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}.")
+    ]
+    found = {
+        name
+        for module in modules
+        for name, kind in inspect.getmembers(module, inspect.isclass)
+        if name.endswith("Operator") and kind.__module__ == module.__name__
+    }
+    listed = {type(entry.operator).__name__ for entry in OPERATORS.values()}
+    assert found == listed | EXCLUDED.keys()
+    assert not listed & EXCLUDED.keys()
 
 
 @each_operator

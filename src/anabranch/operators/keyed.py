@@ -280,7 +280,8 @@ class KeyedState:
         least = min((one.frontier for one in self.members.values()), default=self.released)
         # What a merge after it does not remember cannot come to its output a second time.
         least = max(least, getattr(self.inner, "forgotten", least))
-        if least <= self.released:
+        # Also where it stands still: an input that attached late brings what ends before.
+        if least < self.released:
             return
         self.released = least
         due = self.groups.pop_due(least)

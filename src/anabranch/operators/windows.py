@@ -19,17 +19,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isnan
 from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import NEVER_UNITS, Batch, Ints
+from anabranch.batch.batch import NEVER_UNITS, Batch, Ints, concat
 from anabranch.batch.buffers import to_arrow
 from anabranch.batch.events import nothing
 from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.errors import InputError, StateError, ViolationError
+from anabranch.errors import InputError, ViolationError
 from anabranch.model import Stable
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
@@ -39,13 +40,14 @@ from anabranch.operators.contract import (
     Route,
     StepResult,
 )
-from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.blocks import CONTROL, Saved, part_of
+from anabranch.operators.state.codec import StateKind, to_table, write_tables
 from anabranch.operators.unary import OneInput
 from anabranch.windows.engine import Engine
 from anabranch.windows.machine import Arrival, Fed, Machine
 from anabranch.windows.trace import Query
 
-VERSION: Final = 1
+_KIND: Final = StateKind("anabranch windows", version=1)
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]
@@ -59,7 +61,8 @@ OUT: Final = (
 _MOST: Final = 2**63 - 1
 _BLOCK: Final = 64
 """Groups of a block: small, since a save writes a block for each group that changed."""
-_HEAD: Final = "head"
+_NAN: Final = float("nan")
+"""The group of all rows without a number: two floats that are NaN are not equal."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +156,10 @@ class WindowsState(OneInput):
         """Take the rows of the one input, group by group."""
         self.mark += 1
         made: list[Row] = []
-        for arrival in inputs.arrivals:
-            for key, rows in _by_group(arrival.batch, self.operator.keys):
-                made += self._take(key, rows)
+        # One batch of each group, in however many parcels its rows came.
+        came = [one.batch for one in inputs.arrivals] or [nothing(self.operator.schema)]
+        for key, rows in _by_group(concat(came), self.operator.keys):
+            made += self._take(key, rows)
         columns = zip(*made, strict=True) if made else [() for _ in self.operator.made]
         arrays = [
             pa.array(column, type=kind)
@@ -197,8 +201,8 @@ class WindowsState(OneInput):
             for block, changed in enumerate(self.changed)
             if since is None or changed > since
         }
-        head = {"version": VERSION, "mark": self.mark, "blocks": len(self.changed)}
-        written[_HEAD] = json.dumps(head).encode()
+        header = _KIND.header(mark=self.mark, blocks=len(self.changed))
+        written[CONTROL] = write_tables(to_table({}, header))
         return Saved(written, (), self.mark)
 
     def _block(self, keys: Sequence[Key]) -> bytes:
@@ -209,22 +213,17 @@ class WindowsState(OneInput):
         return b"\n".join(lines)
 
     def read(self, parts: Mapping[str, bytes]) -> None:
-        """Take over the groups of saved parts; StateError if they are not of this version."""
-        head = json.loads(parts[_HEAD])
-        if head["version"] != VERSION:
-            message = (
-                f"windows: this state has version {head['version']}, this program reads "
-                f"version {VERSION}; start with a new checkpoint"
-            )
-            raise StateError(message)
-        self.mark = head["mark"]
-        for block in range(head["blocks"]):
-            for line in parts[f"groups/{block}"].split(b"\n"):
+        """Take over the groups of saved parts; StateError if they are of another kind."""
+        _, header = _KIND.open(part_of(parts, CONTROL, _KIND)).first()
+        self.mark, blocks = int(header["mark"]), int(header["blocks"])
+        for block in range(blocks):
+            for line in part_of(parts, f"groups/{block}", _KIND).split(b"\n"):
                 named, _, machine = line.partition(b"\t")
-                key, seq = json.loads(named)
-                self.groups[tuple(key)] = _Group(machine, seq)
-                self.place[tuple(key)] = block
-        self.changed = [self.mark] * head["blocks"]
+                values, seq = json.loads(named)
+                key = _key(values)
+                self.groups[key] = _Group(machine, seq)
+                self.place[key] = block
+        self.changed = [self.mark] * blocks
 
     def check(self) -> None:
         """Assert what must always hold between steps."""
@@ -244,10 +243,15 @@ def _by_group(batch: Batch, keys: int) -> Iterator[tuple[Key, pa.Table]]:
             yield (), table
         return
     where: dict[Key, list[int]] = {}
-    for row, key in enumerate(zip(*names, strict=True)):
-        where.setdefault(key, []).append(row)
+    for row, values in enumerate(zip(*names, strict=True)):
+        where.setdefault(_key(values), []).append(row)
     for key, rows in where.items():
         yield key, table.take(pa.array(rows, pa.int64()))
+
+
+def _key(values: Sequence[Any]) -> Key:
+    """A group by its columns: all NaN are one value, as in Spark's groupBy."""
+    return tuple(_NAN if isinstance(one, float) and isnan(one) else one for one in values)
 
 
 def take(
