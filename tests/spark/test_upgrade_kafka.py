@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pyspark.sql.functions as sf
 from test_dataframes_spark import EAST, TRUTH, WEST, history
 from test_kafka_spark import KAFKA, PLACE, frame, message, parsed
 
@@ -37,6 +38,8 @@ def run(spark: Any, root: Path, **options: Any) -> Any:
     for name in TOPICS:
         source = spark.readStream.schema(KAFKA).option("maxFilesPerTrigger", 1)
         df = parsed(source.parquet(str(root / name)), *PLACE)
+        if "price" in options:
+            df = df.withColumn("price", sf.lit(options["price"]).cast("double"))
         feeds.append(ab.elements(df, order=options.get("order", "kafka"), name=name))
     merged = ab.merge(*feeds, lanes=options.get("lanes"))
     query = merged.start(root / "ck", output=root / "out", once=True)
@@ -70,20 +73,28 @@ def test_rows_of_kafka_go_on_in_other_lanes(quick: Any, tmp_path: Path) -> None:
     assert after.rows == 2 * (len(EAST) + 3), "rows before the upgrade are counted once"
     assert after.bucket("violation") == 6
     assert history(ab.read_output(quick, tmp_path / "out").collect()) == TRUTH
-    assert ab.upgrade(tmp_path / "ck", lanes=2, spark=quick).lanes == 2
-    assert run(quick, tmp_path).rows == after.rows
+    more = {"price": "double"}
+    done = ab.upgrade(tmp_path / "ck", lanes=2, add_columns=more, spark=quick)
+    assert (done.lanes, done.added) == (2, ("price",))
+    with pytest.raises(StateError, match=r"columns = .*price: double"):
+        run(quick, tmp_path)
+    assert run(quick, tmp_path, price=None).rows == after.rows
+    put(quick, tmp_path, 3, 0, 1)  # a redelivery: known by its place, whatever it has now
+    last = run(quick, tmp_path, price=2.5)
+    assert (last.rows, last.live) == (after.rows + 2, after.live)
 
 
 def test_what_only_spark_knows_cannot_be_upgraded(quick: Any, tmp_path: Path) -> None:
     put(quick, tmp_path, 0, 0, 3)
     run(quick, tmp_path, lanes=1, order=["partition", "offset"])
-    with pytest.raises(UsageError, match=r"only inboxes, and rows of Kafka with order='kafka'"):
+    with pytest.raises(
+        UsageError,
+        match=r"only inboxes, and rows of Kafka with order='kafka', can change lanes or",
+    ):
         ab.upgrade(tmp_path / "ck", lanes=2, spark=quick)
     shutil.rmtree(tmp_path / "ck")
     shutil.rmtree(tmp_path / "out")
     run(quick, tmp_path, lanes=1)
-    with pytest.raises(UsageError, match="only runs of inboxes can change their columns"):
-        ab.upgrade(tmp_path / "ck", add_columns={"price": "double"}, spark=quick)
     (tmp_path / "ck" / "offsets" / "1").touch()
     with pytest.raises(StateError, match=r"trigger 1 was begun and not committed.* once=True"):
         ab.upgrade(tmp_path / "ck", lanes=2, spark=quick)

@@ -120,8 +120,6 @@ def upgrade_in(
         lanes = run.lanes if asked.lanes is None else asked.lanes
         _require_possible(folder, run, lanes)
         changes = bool(asked.add or asked.drop)
-        if changes:
-            _require_inboxes(folder, run)
         reshape = reshape_of(run, asked.add, asked.drop) if changes else None
         if lanes == run.lanes and reshape is None and not is_refused(folder, run):
             return Upgraded(str(folder), lanes, lanes, 0, run.first_trigger)
@@ -232,16 +230,6 @@ def _require_no_key(folder: Path, run: runs.Run) -> None:
         raise UsageError(message)
 
 
-def _require_inboxes(folder: Path, run: runs.Run) -> None:
-    """Refuse to change the columns of a run that reads DataFrames, also those of Kafka."""
-    if run.replicas or run.lifetimes or not run.inboxes:
-        message = (
-            f"ab.upgrade: {folder}: this run reads DataFrames; only runs of inboxes can change "
-            "their columns; select the columns of the run, or start a new run in new folders"
-        )
-        raise UsageError(message)
-
-
 def is_refused(folder: Path, run: runs.Run) -> bool:
     """Whether the last trigger was refused since a reader begins too late; it wrote nothing."""
     return (runs.home(folder, run) / TOO_LATE).exists()
@@ -253,7 +241,7 @@ def _require_resumable(folder: Path, run: runs.Run) -> None:
         message = (
             f"ab.upgrade: {folder}: this run reads DataFrames; how far they were read is known "
             "to Spark's own checkpoint alone, so that a new one would begin at the beginning; "
-            "only inboxes, and rows of Kafka with order='kafka', can change their lanes"
+            "only inboxes, and rows of Kafka with order='kafka', can change lanes or columns"
         )
         raise UsageError(message)
     begun, committed = runs.last_begun(folder, run), runs.last_commit(folder, run)
