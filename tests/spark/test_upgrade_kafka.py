@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pyspark.sql.functions as sf
+import pytest
 from test_dataframes_spark import EAST, TRUTH, WEST, history
 from test_kafka_spark import KAFKA, PLACE, frame, message, parsed
 
