@@ -310,6 +310,7 @@ def _run(
             interval=options["interval"],
             on_trigger=listen,
             warn_share=settings.warn_share,
+            keep_progress=settings.keep_progress,
             complete=options["complete"],
         )
         if query.changed is not None:

@@ -74,6 +74,14 @@ def _read_share(text: str) -> float:
     return share
 
 
+def _read_kept(text: str) -> str:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+|\d+ [a-z]+", part) for part in parts):
+        message = "a number of triggers, a time, or both: 1000, 7 days"
+        raise ValueError(message)
+    return text
+
+
 def _read_bytes(text: str) -> int:
     try:
         return host.to_bytes(text, option="max_bytes_per_trigger")
@@ -121,6 +129,12 @@ KEYS: tuple[Key, ...] = (
         "merge: warn if more of the rows are late, violations or missing; 0: never",
     ),
     Key(
+        "keep_progress",
+        _read_kept,
+        lambda: "1000",
+        "merge: triggers whose progress is kept, or for how long, such as 7 days",
+    ),
+    Key(
         "max_bytes_per_trigger",
         _read_bytes,
         lambda: host.TRIGGER_BYTES,
@@ -157,6 +171,11 @@ class Settings:
     def warn_share(self) -> float:
         """The share of late, missing or violating rows above which a merge warns."""
         return float(str(self.values["warn_share"].value))
+
+    @property
+    def keep_progress(self) -> str:
+        """Triggers whose records of progress are kept, or for how long."""
+        return str(self.values["keep_progress"].value)
 
     @property
     def max_bytes_per_trigger(self) -> int:

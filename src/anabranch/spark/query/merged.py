@@ -41,6 +41,7 @@ from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES, to_bytes
 from anabranch.spark.session.start import session
 from anabranch.spark.write.quarantine import keeper_of
+from anabranch.spark.write.records import KEPT
 from anabranch.spark.write.views import Views
 
 if TYPE_CHECKING:
@@ -339,6 +340,7 @@ class Merged(Fluent):
         max_bytes_per_trigger: str | int = TRIGGER_BYTES,
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
+        keep_progress: str | int = KEPT,
         complete: bool = False,
     ) -> "RunningQuery":
         """Start one query with one or several sinks.
@@ -366,6 +368,9 @@ class Merged(Fluent):
             on_trigger: A function that is called after every trigger with the run's totals.
             warn_share: Log a warning if a greater share of the rows is late, missing or a
                 violation.
+            keep_progress: How many triggers' records of progress are kept, or for how long:
+                "1000", "7 days", or both with a comma between them; checked every 100
+                triggers.
             complete: With `once`, of inboxes: every replica ends with stable(FOREVER) after
                 its last row, so that everything becomes final.  Later rows are violations.
         """
@@ -390,6 +395,7 @@ class Merged(Fluent):
             interval=interval,
             on_trigger=on_trigger,
             warn_share=warn_share,
+            keep_progress=keep_progress,
             complete=complete,
         )
 

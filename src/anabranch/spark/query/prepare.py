@@ -39,6 +39,7 @@ from anabranch.spark.query.write_trigger import Outlet, TriggerWriter, UriSink
 from anabranch.spark.session.host import TRIGGER_BYTES
 from anabranch.spark.session.versions import require_release
 from anabranch.spark.session.workers import start_workers
+from anabranch.spark.write.records import KEPT, Retention
 from anabranch.spark.write.reports import local
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class Prepared:
         interval: str = "1 second",
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
+        keep_progress: str | int = KEPT,
         complete: bool = False,
     ) -> "RunningQuery":
         """Run it: `once` takes all there is and ends, else it runs until it is stopped.
@@ -190,7 +192,7 @@ class Prepared:
         if complete:
             self.require_completable(once=once)
         require_release(spark)
-        shares = ShareWarner(warn_share, self.apart)
+        shares, kept = ShareWarner(warn_share, self.apart), Retention.parse(keep_progress)
         lock = self._lock()
         query = None
         try:
@@ -202,7 +204,7 @@ class Prepared:
             depot = depot_for(spark, self.folder)
             first = self.run.first_trigger
             writer = TriggerWriter(self.outlets, self.progress, depot, first)
-            query = RunningQuery(self, writer, lock, on_trigger, shares)
+            query = RunningQuery(self, writer, lock, on_trigger, shares, kept)
             query.begin(spark, once=once, interval=interval, complete=complete)
         except BaseException:
             stop(None if query is None else query.query)

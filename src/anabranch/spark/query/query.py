@@ -27,6 +27,7 @@ from anabranch.spark.query.planned import Planned
 from anabranch.spark.query.prepare import Given, prepare
 from anabranch.spark.query.shares import WARN_SHARE
 from anabranch.spark.session.host import TRIGGER_BYTES, to_bytes
+from anabranch.spark.write.records import KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,6 +116,7 @@ class Query(Fluent):
         max_bytes_per_trigger: str | int = TRIGGER_BYTES,
         on_trigger: "OnTrigger | None" = None,
         warn_share: float = WARN_SHARE,
+        keep_progress: str | int = KEPT,
         complete: bool = False,
         key: "str | Sequence[str]" = (),
     ) -> "RunningQuery":
@@ -146,5 +148,6 @@ class Query(Fluent):
             interval=interval,
             on_trigger=on_trigger,
             warn_share=warn_share,
+            keep_progress=keep_progress,
             complete=complete,
         )

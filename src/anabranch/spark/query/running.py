@@ -7,6 +7,7 @@ started again at any moment without losing or doubling a row.
 
 import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -44,7 +45,7 @@ from anabranch.spark.query.write_trigger import TriggerWriter
 from anabranch.spark.session import connect
 from anabranch.spark.session.connect import is_connect
 from anabranch.spark.warner import Warner
-from anabranch.spark.write.records import SNAPSHOT_EVERY, read_totals, write_snapshot
+from anabranch.spark.write.records import SNAPSHOT_EVERY, Retention, read_totals, write_snapshot
 from anabranch.spark.write.reports import local
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class RunningQuery(Offered):
         lock: DriverLock | DriverLease,
         on_trigger: OnTrigger | None,
         shares: ShareWarner,
+        kept: Retention,
     ) -> None:
         self._prepared = prepared
         self._writer = writer
@@ -85,7 +87,7 @@ class RunningQuery(Offered):
         self._control = prepared.control_log()
         self._pollers: list[Poller] = []
         self._follower: Follower | None = None
-        self._shares = shares
+        self._shares, self._kept = shares, kept
         self._warner = Warner(prepared.merged.schema.time)
         self._budget = BudgetWarner(prepared.limit)
         self._duplicates = DuplicateWarner(prepared.merged.copies.keep_duplicates)
@@ -454,7 +456,7 @@ class RunningQuery(Offered):
         progress = local(self._writer.progress)
         done = self.totals.next_trigger
         if progress is not None and done and done % SNAPSHOT_EVERY == 0:
-            write_snapshot(progress, self.totals)
+            write_snapshot(progress, self.totals, self._kept, now=time.time())
 
     def _read_totals(self) -> Totals:
         progress, far = local(self._writer.progress), self._prepared.far

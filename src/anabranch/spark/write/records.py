@@ -8,23 +8,58 @@ of the run.  Records that are far older than the snapshot are removed.
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.batch.times import to_seconds
+from anabranch.errors import UsageError
 from anabranch.sinks.json_file import replace_text
 from anabranch.sinks.published import tail_of
 from anabranch.spark.progress import LaneRecord, Totals
 
-KEPT: Final = 1000
-"""The number of triggers whose records are kept before the last snapshot of the totals."""
+KEPT: Final = "1000"
+"""The default of `keep_progress`: triggers whose records are kept before the last snapshot."""
 
 SNAPSHOT_EVERY: Final = 100
 """Triggers between two snapshots of the totals."""
 
 SNAPSHOT: Final = "totals.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many records are kept before the last snapshot of the totals, and for how long."""
+
+    triggers: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, given: str | int, *, option: str = "keep_progress") -> "Retention":
+        """From "1000" (triggers), "7 days", or both with a comma between them."""
+        triggers, seconds = None, None
+        for part in str(given).split(","):
+            if part.strip().isdecimal():
+                triggers = int(part)
+            else:
+                try:
+                    seconds = to_seconds(part.strip(), option=option)
+                except UsageError as error:
+                    message = (
+                        f"{option} is {given!r}; expected a number of triggers, a time, or "
+                        "both: '1000', '7 days' or '1000, 7 days'"
+                    )
+                    raise UsageError(message) from error
+        return cls(triggers, seconds)
+
+    def ends(self, file: Path, age: int, now: float) -> bool:
+        """Whether the record of the trigger that was `age` triggers ago is not kept."""
+        if self.triggers is not None and age > self.triggers:
+            return True
+        return self.seconds is not None and now - file.stat().st_mtime > self.seconds
 
 
 def record_file(progress: Path, trigger: int) -> Path:
@@ -55,11 +90,12 @@ def read_totals(progress: Path) -> Totals:
     return totals
 
 
-def write_snapshot(progress: Path, totals: Totals) -> None:
-    """Keep totals of committed triggers, and remove records that are older by `KEPT`."""
+def write_snapshot(progress: Path, totals: Totals, kept: Retention, *, now: float) -> None:
+    """Keep totals of committed triggers, and remove older records that are not `kept`."""
     replace_text(tail_of(progress) / SNAPSHOT, totals.to_json() + "\n")
     for trigger, file in record_files(progress).items():
-        if trigger < totals.next_trigger - KEPT:
+        age = totals.next_trigger - trigger
+        if age > 0 and kept.ends(file, age, now):
             file.unlink(missing_ok=True)
 
 
