@@ -450,7 +450,7 @@ def test_the_speeds_of_queries_are_those_of_the_committed_results() -> None:
     )
 
 
-def test_missed_aims_of_starts_and_heartbeats_are_those_of_the_committed_results() -> None:
+def test_losses_of_starts_and_heartbeats_are_those_of_the_committed_results() -> None:
     results = ROOT / "benchmarks" / "results"
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     starts = json.loads((results / "spark_start.json").read_text())

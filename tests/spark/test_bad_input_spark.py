@@ -188,7 +188,7 @@ def test_rows_that_are_no_elements_are_kept_and_the_rest_goes_on(spark: Any) -> 
 
 def test_a_stream_of_plain_rows_warns_of_what_will_grow(spark: Any) -> None:
     source = spark.readStream.format("rate").load()
-    with pytest.warns(UserWarning, match="every event is remembered for ever"):
+    with pytest.warns(UserWarning, match="a state needs is remembered for ever"):
         merged = ab.merge(ab.events(source, start="timestamp", lifetime="1 second"))
     assert "nothing becomes final" in merged.explanation
 

@@ -136,6 +136,7 @@ JOINS: dict[str, Callable[[ab.Stream, ab.Stream], Query]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:query. these streams have no stables")
 @pytest.mark.parametrize("name", cases(JOINS))
 def test_two_sources_have_the_history_of_the_batch(
     name: str,

@@ -51,6 +51,11 @@ def explain(
     return "\n".join(lines)
 
 
+def has_state(last: Node) -> bool:
+    """Whether some step of a query remembers events until they are final."""
+    return any(isinstance(one, Step) and one.operator.name in _REMEMBERS for one in nodes(last))
+
+
 def _step(
     placed: Placed, routings: Mapping[str, Routing], promised: StreamProperties
 ) -> list[str]:

@@ -98,6 +98,11 @@ class Planned:
         return QUERY
 
     @property
+    def is_endless(self) -> bool:
+        """Whether a stream has nothing that makes events final; merges warn of their own."""
+        return any(one.call == QUERY and one.copies.is_endless for _, one in self.entries)
+
+    @property
     def endless(self) -> tuple[str, ...]:
         """The sources of plain rows in a stream that nothing makes final."""
         return tuple(name for name, entry in self.entries if entry.copies.is_endless)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import to_seconds
 from anabranch.errors import UsageError
-from anabranch.plan.explain import explain
+from anabranch.plan.explain import explain, has_state
 from anabranch.plan.node import Node
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
 from anabranch.spark.query.endless import warn_endless
@@ -131,8 +131,8 @@ class Query(Fluent):
                 "for instance query.final().write.parquet(PATH)"
             )
             raise UsageError(message)
-        if any(entry.call == QUERY and entry.copies.is_endless for _, entry in planned.entries):
-            warn_endless(QUERY)  # ab.merge and ab.union have warned
+        if planned.is_endless and (final is not None or has_state(planned.last)):
+            warn_endless(QUERY)
         sinks = {ELEMENTS: elements, CHANGES: changes, FINAL: final, LATE: late}
         prepared = prepare(
             planned,
