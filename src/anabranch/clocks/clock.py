@@ -201,6 +201,12 @@ class ClockState:
         """How many promises wait for their time, or for rows."""
         return len(self.promises) + len(self.counts)
 
+    def bounds_of(self, unit: str) -> Pairs:
+        """The bounds of a source or group on itself, as they are now; none: not learned yet."""
+        if self.learner is not None:
+            return self.learner.bounds_of(unit)
+        return self.clock.rules.own(unit)
+
     def step(
         self,
         summaries: Summaries,
@@ -254,6 +260,7 @@ class ClockState:
         beat = Beat(
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
             states, since, ahead, off, self.clock.idle_after, None, tuple(changes), unknown,
+            None if self.learner is None else self.learner.unready,
         )  # fmt: skip
         forget_silent(self, states, np.logical_or.reduce(masks))
         return with_holder(beat, holder)
