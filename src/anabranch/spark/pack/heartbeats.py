@@ -262,6 +262,8 @@ def _words(asked: Asked, by: str | None, how: Beating) -> str:
         parts.append(f"{kind} bounds {clock.digest}")
     if clock.idle_after is not None:
         parts.append(f"idle after {show_span(clock.idle_after)}")
+    if asked.guard != GUARD:
+        parts.append(f"guard {asked.guard or 'none'}")
     if how.by:
         parts.append(kafka if by is None else f"a source is a value of {by}")
     if asked.arrival is not None:
