@@ -32,7 +32,8 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, show_time
 from anabranch.clocks.beat import Beat, Report
-from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.clock import Clock
+from anabranch.clocks.clock_state import ClockState
 from anabranch.clocks.pairs import Pair
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
