@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
-from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, disorder, slack
+from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, delay, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.spark.pack.beats import sources_of
@@ -169,6 +169,42 @@ def test_a_column_of_arrivals_decides_what_waits_are_over() -> None:
     lanes.tick(t + 5 * SECOND)
     lanes.tick(t + 6 * SECOND)
     assert lanes.frontier == 200
+
+
+def test_rows_that_arrived_long_before_are_a_backlog() -> None:
+    """After two hours without the query, five minutes of rows in each trigger."""
+    clock = Clock(delay(60 * SECOND), resolution=SECOND)
+    lanes = ClockedLanes(clock, replicas=("east",), has_arrival=True)
+    t, down, minute = 1_000 * SECOND, 7_200 * SECOND, 60 * SECOND
+    sent = [t + n * minute for n in range(140)]
+    lanes.trigger({"east": [Row(sent[0] - 50 * SECOND, "0", arrival=sent[0])]}, t)
+    for number in range(1, 28):
+        some = sent[5 * number - 4 : 5 * number + 1]
+        rows = [Row(at - 50 * SECOND, str(at), arrival=at) for at in some]
+        lanes.trigger({"east": rows}, t + down + number * SECOND)
+        record = lanes.runtime.totals.clock
+        assert record is not None
+        is_far = number > 2 and some[-1] < t + down - minute
+        assert record.states["blocked"] == is_far
+        if is_far:
+            assert record.held_by["east"].startswith("east (blocked): rows of it wait")
+        assert lanes.frontier is None or lanes.frontier <= some[-1] - minute
+    assert lanes.bucket("late") == 0
+    lanes.tick(t + 2 * down)
+    lanes.tick(t + 2 * down + 1)
+    assert lanes.frontier == t + 2 * down - minute + 1, "nothing waits any more"
+
+
+def test_silence_in_a_backlog_counts_by_arrivals() -> None:
+    clock = Clock(disorder(0), idle_after=600 * SECOND, resolution=SECOND)
+    lanes = ClockedLanes(clock, by=("__source",), replicas=("east",), has_arrival=True)
+    t, down, minute = 1_000 * SECOND, 7_200 * SECOND, 60 * SECOND
+    lanes.trigger({"east": [Row(5, "a", s, arrival=t) for s in ("s1", "s2")]}, t)
+    for number in range(1, 40):
+        rows = [Row(5 + number, "a", "s1", arrival=t + number * minute)]
+        lanes.trigger({"east": rows}, t + down + number * SECOND)
+        is_idle = number >= 11  # a row speaks of what arrived before its second
+        assert lanes.frontier == (5 + number if is_idle else 5)
 
 
 @pytest.mark.parametrize("bounds", [slack(5 * SECOND), Learning(warm_up=1)])

@@ -47,8 +47,8 @@ from anabranch.clocks.summary import Summaries, only, renamed
 from anabranch.clocks.units import less
 from anabranch.errors import UsageError
 
-Names: TypeAlias = tuple[Collection[str], Collection[str], Collection[str]]
-"""Sources that are paused, blocked and present."""
+Names: TypeAlias = tuple[Collection[str], ...]
+"""Sources that are paused, blocked, present and behind."""
 
 
 class ClockState:
@@ -107,26 +107,28 @@ class ClockState:
         paused: Collection[str] = (),
         blocked: Collection[str] = (),
         present: Collection[str] = (),
+        behind: Collection[str] = (),
         polled: int | None = None,
     ) -> Beat:
         """Take what arrived, let the clock show `now`, return what holds from then on.
 
         `present` are sources that are there, perhaps without rows; a source that is `paused`
-        and was never seen is none.  Rows may have arrived after
-        `now`, up to `polled`: they promise what they do without any wait, and end a silence.
-        Rows of a source for which there are no bounds move nothing; the beat counts them.
+        and was never seen is none.  Of those `behind` rows came that arrived long before: `now`
+        is as late as that, and they are shown as blocked.  Rows may have arrived after `now`,
+        up to `polled`: they promise what they do without any wait, and end a silence.  Rows of
+        a source for which there are no bounds move nothing; the beat counts them.
         """
         if now < self.now:
             message = f"the wall clock shows {now}, after {self.now}; hand in one that rises"
             raise UsageError(message)
-        named: Names = (paused, blocked, present)
+        named: Names = (paused, blocked, present, behind)
         unknown: dict[str, int] = {}
         if self.clock.rules.units():  # bounds of named sources
             summaries, named, unknown = self._bounded(summaries, named)
         if self._grouped:  # a group learns as one source
             summaries = renamed(summaries, self._grouped)
         units, declared = self._placed(summaries.names, named, now)
-        off, held, _ = masks = [self._mask(places) for places in declared]
+        off, held, there, late = [self._mask(places) for places in declared]
         received = np.full(len(self.names), NEVER_UNITS, np.int64)
         ahead = np.zeros(len(self.names), np.int64)
         before = self.heartbeat.copy(), self.silent_since.copy()
@@ -136,12 +138,9 @@ class ClockState:
         changes = self.learner.learn(believed) if self.learner else []
         self._settle(now, held)
         self._silence(now, received, held, now if polled is None else max(now, polled))
+        idle_after, shown = self.clock.idle_after, held | late
         states = decide_all(
-            self.silent_since,
-            now,
-            paused=off,
-            blocked=held,
-            idle_after=self.clock.idle_after,
+            self.silent_since, now, paused=off, blocked=shown, idle_after=idle_after
         )
         moved, holder = self._overall(states)
         self.mark += 1
@@ -151,10 +150,10 @@ class ClockState:
         greatest, since = self.greatest.copy(), self.silent_since.copy()
         beat = Beat(
             now, self.stable, moved, tuple(self.names), self.heartbeat.copy(), greatest,
-            states, since, ahead, off, self.clock.idle_after, None, tuple(changes), unknown,
+            states, since, ahead, off, idle_after, None, tuple(changes), unknown,
             None if self.learner is None else self.learner.unready,
         )  # fmt: skip
-        forget_silent(self, states, np.logical_or.reduce(masks))
+        forget_silent(self, states, off | held | there)
         return with_holder(beat, holder)
 
     def check(self) -> None:
@@ -207,12 +206,12 @@ class ClockState:
         self, sources: Sequence[str], named: Names, now: int
     ) -> tuple[dict[str, int], list[list[int]]]:
         """The unit of each source of a step by its place, and those of each of `named`."""
-        paused, blocked, present = self._grouped_names(*named)
-        units = self._known_units([*sources, *present, *blocked], now)
+        paused, *others = self._grouped_names(named)
+        units = self._known_units([*sources, *(name for some in others for name in some)], now)
         unit_of, place = self.clock.rules.unit_of, self._place
         off = [unit for name in paused if (unit := unit_of(name)) in place]
-        others = [[units[name] for name in some] for some in (blocked, present)]
-        return units, [[place[unit] for unit in off], *others]
+        places = [[units[name] for name in some] for some in others]
+        return units, [[place[unit] for unit in off], *places]
 
     def _bounded(
         self, rows: Summaries, named: Names
@@ -221,18 +220,14 @@ class ClockState:
         knows = self.clock.rules.knows
         kept, others = only(rows, knows)
         unknown = {name: 0 for some in named for name in some if not knows(name)}
-        paused, blocked, present = ([name for name in some if knows(name)] for some in named)
-        return kept, (paused, blocked, present), unknown | others
+        known = tuple([name for name in some if knows(name)] for some in named)
+        return kept, known, unknown | others
 
-    def _grouped_names(
-        self, paused: Collection[str], blocked: Collection[str], present: Collection[str]
-    ) -> Names:
-        """The names of paused, blocked and present sources, or of their groups that learn."""
-        paused, of = self._wholly(paused), self._grouped
-        if not of:
-            return paused, blocked, present
-        units = [{of.get(name, name) for name in some} for some in (paused, blocked, present)]
-        return units[0], units[1], units[2]
+    def _grouped_names(self, named: Names) -> Names:
+        """The names of sources that are paused and so on, or of their groups that learn."""
+        paused, *others = named
+        found, of = (self._wholly(paused), *others), self._grouped
+        return tuple({of.get(name, name) for name in some} for some in found) if of else found
 
     def _wholly(self, paused: Collection[str]) -> Collection[str]:
         """The sources that are paused with all others of their group."""

@@ -17,6 +17,10 @@ has been polled: that is what a clock of DataFrames shows.  One of inboxes goes 
 time of a look comes behind all files that it found, so what waits in the control log is no
 silence.
 
+Where rows have their arrival, rows that arrived long before are a backlog, of which more may
+wait: the clock shows no later time than the arrival of the rows that were read, so that nothing
+of them is due and nobody is idle before; and their sources are blocked.
+
 Papers: Heartbeats 3, 3.4; the lanes are ours.
 """
 
@@ -47,6 +51,8 @@ EVERY: Final = "*"
 """The name of a clock of all replicas that a column names."""
 _WORST: Final = 10
 """The number of sources that a record shows."""
+FAR: Final = 60_000_000
+"""Rows that arrived this number of microseconds before they could be read are a backlog."""
 _SILENT: Final = [int(one) for one in State if not one.counts]
 
 
@@ -227,12 +233,38 @@ def _step(
         polled, now = None, max(TIMELESS, state.now)
     else:
         polled, now = time, max(before[0] if before else TIMELESS, state.now)
+    since, behind = before[1] if len(before) > 1 else TIMELESS, ()
     if spec.is_timed and not spec.has_arrival and len(lines):
         # They arrived after the poll of the trigger before, which followed the one before it.
-        lines = _since(lines, before[1] if len(before) > 1 else TIMELESS)
+        lines = _since(lines, since)
+    if spec.has_arrival and not spec.by_looks and len(lines):
+        read, behind = _backlog(lines, since, together=spec.by_source)
+        now = max(state.now, min(now, read))
     return state.step(
-        lines, now, paused=paused, blocked=blocked, present=present, polled=polled
+        lines,
+        now,
+        paused=paused,
+        blocked=blocked,
+        present=present,
+        behind=behind,
+        polled=polled,
     )
+
+
+def _backlog(lines: Summaries, since: int, *, together: bool) -> tuple[int, tuple[str, ...]]:
+    """Up to which arrival all rows were read, and the sources whose rows are far behind that.
+
+    Rows that arrived before the time `since`, of the trigger before the last one, were there
+    when the last trigger read: others may wait as well.  Sources `together` are read as one,
+    others each by itself.
+    """
+    latest = np.full(len(lines.names), NEVER_UNITS, np.int64)
+    np.maximum.at(latest, lines.source, lines.after)
+    read = int(latest.max() if together else latest.min())
+    far = latest < since - FAR
+    if together:
+        far &= read < since - FAR
+    return read, tuple(lines.names[at] for at in np.flatnonzero(far).tolist())
 
 
 def _declared(clocks: Clocks, spec: LaneClock, name: str, what: str) -> list[str]:
