@@ -71,6 +71,29 @@ def test_plain_rows_name_their_sources_and_arrivals(run: Any, place: Place) -> N
     assert "give disorder=" in str(shown.exception)
 
 
+def test_plain_rows_with_a_delay_and_a_guard_end_with_complete(run: Any, place: Place) -> None:
+    """A row of the future is merged and named; then all replicas end, and it is final too."""
+    for name in ("east", "west"):
+        (place.inbox / name).mkdir(parents=True)
+        rows = [{"ts": f"{year}-01-01T00:00:00Z", "id": year} for year in (2024, 2025, 2999)]
+        (place.inbox / name / "1.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = ["--time", "ts", "--delay", "1 minute", "--guard", "30 minutes", "--once"]
+    ran = run("merge", *folders(place), *words, "--idle-after", "1 hour")
+    assert ran.exit_code == 0, ran.output
+    warned = "east, west sent times too far in the future"
+    assert warned in " ".join(ran.stdout.split())
+    assert "3 events open" in ran.output, "the first look promises nothing yet"
+    ran = run("merge", *folders(place), *words, "--disorder", "1 hour", "--complete", "--json")
+    assert ran.exit_code == 0, ran.output
+    report = json.loads(ran.stdout.splitlines()[-1])
+    assert (report["frontier"], report["live"]) == ("forever", 0)
+    stated = json.loads((place.checkpoint / "_run.json").read_text())["clocks"]
+    assert [words for _, words in stated] == [
+        "every replica: delay 1 minute, idle after 1 hour, guard 30 minutes",
+        "every replica: disorder 1 hour, delay 1 minute, guard 30 minutes",
+    ]
+
+
 def test_json_is_a_line_per_trigger_and_the_account(run: Any, place: Place) -> None:
     place.generate(events=50)
     ran = run("merge", *folders(place), "--once", "--json")

@@ -246,6 +246,7 @@ def test_what_cannot_be_is_rejected(tmp_path: Path) -> None:
     explained = merged(disorder=3, idle_after="1 minute").explanation
     assert "stables are inferred: every replica: disorder 3, idle after 1 minute" in explained
     assert "no stables" not in explained
+    assert "rows that a source does not report as waiting count as not there" in explained
     run = prepare(merged(disorder=3), str(tmp_path / "ck"), {}).run
     assert run.clocks == ((0, "every replica: disorder 3"),)
     with pytest.raises(UsageError, match=r"give disorder= .* or 'adaptive'"):

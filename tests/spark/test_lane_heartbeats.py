@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
 
-from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, disorder, slack
+from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, delay, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.spark.pack.beats import sources_of
@@ -80,7 +80,7 @@ def test_all_replicas_are_idle() -> None:
     assert row.origin is not None
     assert row.origin.column("reason").to_pylist() == [
         "behind the output's frontier, and not known to the final output; source a, "
-        "2 behind the frontier 121, bound: given"
+        "2 behind the frontier 121, bound: given: less than 11 behind"
     ]
 
 
@@ -148,6 +148,7 @@ def test_each_source_of_a_replica_has_its_own_heartbeat() -> None:
     clock_record = lanes.runtime.totals.clock
     assert clock_record is not None
     assert clock_record.states == {"active": 1, "idle": 1, "paused": 0, "blocked": 0}
+    assert all(one["bound"] == [{"wait": 0, "distance": 1}] for one in clock_record.sources)
     lanes.redistribute(3)
     lanes.trigger({"east": [Row(300, "f", "s1"), Row(200, "late", "s2")]}, t + 121 * SECOND)
     assert lanes.frontier == 220  # s2 counts again
@@ -170,6 +171,42 @@ def test_a_column_of_arrivals_decides_what_waits_are_over() -> None:
     assert lanes.frontier == 200
 
 
+def test_rows_that_arrived_long_before_are_a_backlog() -> None:
+    """After two hours without the query, five minutes of rows in each trigger."""
+    clock = Clock(delay(60 * SECOND), resolution=SECOND)
+    lanes = ClockedLanes(clock, replicas=("east",), has_arrival=True)
+    t, down, minute = 1_000 * SECOND, 7_200 * SECOND, 60 * SECOND
+    sent = [t + n * minute for n in range(140)]
+    lanes.trigger({"east": [Row(sent[0] - 50 * SECOND, "0", arrival=sent[0])]}, t)
+    for number in range(1, 28):
+        some = sent[5 * number - 4 : 5 * number + 1]
+        rows = [Row(at - 50 * SECOND, str(at), arrival=at) for at in some]
+        lanes.trigger({"east": rows}, t + down + number * SECOND)
+        record = lanes.runtime.totals.clock
+        assert record is not None
+        is_far = number > 2 and some[-1] < t + down - minute
+        assert record.states["blocked"] == is_far
+        if is_far:
+            assert record.held_by["east"].startswith("east (blocked): rows of it wait")
+        assert lanes.frontier is None or lanes.frontier <= some[-1] - minute
+    assert lanes.bucket("late") == 0
+    lanes.tick(t + 2 * down)
+    lanes.tick(t + 2 * down + 1)
+    assert lanes.frontier == t + 2 * down - minute + 1, "nothing waits any more"
+
+
+def test_silence_in_a_backlog_counts_by_arrivals() -> None:
+    clock = Clock(disorder(0), idle_after=600 * SECOND, resolution=SECOND)
+    lanes = ClockedLanes(clock, by=("__source",), replicas=("east",), has_arrival=True)
+    t, down, minute = 1_000 * SECOND, 7_200 * SECOND, 60 * SECOND
+    lanes.trigger({"east": [Row(5, "a", s, arrival=t) for s in ("s1", "s2")]}, t)
+    for number in range(1, 40):
+        rows = [Row(5 + number, "a", "s1", arrival=t + number * minute)]
+        lanes.trigger({"east": rows}, t + down + number * SECOND)
+        is_idle = number >= 11  # a row speaks of what arrived before its second
+        assert lanes.frontier == (5 + number if is_idle else 5)
+
+
 @pytest.mark.parametrize("bounds", [slack(5 * SECOND), Learning(warm_up=1)])
 def test_an_arrival_of_the_future_is_that_of_its_trigger(bounds: Alike | Learning) -> None:
     lanes = ClockedLanes(Clock(bounds, resolution=SECOND), replicas=("east",), has_arrival=True)
@@ -190,20 +227,61 @@ def test_a_time_of_the_future_moves_nothing() -> None:
     lanes.trigger({"east": [Row(t), Row(10 * t, "mistaken")]}, t)
     assert lanes.frontier == t
     assert lanes.bucket("emitted") == 2  # the row passes
+    lanes.trigger({"east": [Row(t + 1), Row(20 * t, "mistaken")]}, t)
     clock = lanes.runtime.totals.clock
     assert clock is not None
-    assert clock.ahead == 1
+    assert (clock.ahead, clock.ahead_of) == (2, {"east": 2}), "of both triggers"
+    (trouble,) = clock.troubles
+    assert "east sent times too far in the future" in trouble
+    last = lanes.runtime.totals.last
+    assert last is not None
+    assert last.clock is not None
+    assert last.clock.ahead == 1
 
 
-def test_learned_bounds_make_progress_in_lanes() -> None:
-    learned = Clock(Learning(window=20, alpha=0.5, warm_up=5))
+def test_numbers_that_jump_stop_a_clock_until_its_guard_is_greater() -> None:
+    lanes = ClockedLanes(Clock(disorder(0), jump=100), replicas=("east",))
+    for n in range(1, 5):
+        lanes.trigger({"east": [Row(n)]}, n)
+    for n in range(5, 9):
+        lanes.trigger({"east": [Row(1000 + n)]}, n)
+    assert lanes.frontier == 4
+    clock = lanes.runtime.totals.clock
+    assert clock is not None
+    assert clock.ahead_of == {"east": 4}
+    assert "start again with a greater guard" in clock.troubles[0]
+    lanes.restart(Clock(disorder(0), jump=2000))
+    lanes.trigger({"east": [Row(1010)]}, 10)
+    assert lanes.frontier == 1010
+
+
+@pytest.mark.parametrize("loss", [None, 0.01])
+def test_learned_bounds_make_progress_in_lanes(loss: float | None) -> None:
+    learned = Clock(Learning(window=20, alpha=0.5, warm_up=5, target_loss=loss))
     lanes = ClockedLanes(learned, replicas=("east",))
     for n in range(1, 60):
-        rows = [Row(10 * n), Row(10 * n - 4, "b")]
+        rows = [Row(10 * n), Row(10 * n - (4 if n % 3 else 34), "b")]
         lanes.trigger({"east": rows}, (1000 + n) * SECOND)
+        clock = lanes.runtime.totals.clock
+        assert clock is not None
+        if n == 3:
+            assert clock.held_by == {"east": "east (active): learns its bound: 2 of 5 rows that it needs first"}  # fmt: skip  # noqa: E501
     assert isinstance(lanes.frontier, int)
     assert 500 < lanes.frontier < 590
     assert lanes.bucket("late") <= 5
+    (source,) = clock.sources
+    (bound,) = source["bound"]
+    assert source["heartbeat"] + bound["distance"] == source["greatest"] - 10, "a tick before"
+    assert clock.changed == len(clock.changes) == 1
+    assert clock.changes[0] | {"at": 0} == {
+        "clock": "east", "source": "east", "other": "east", "wait": 0, "at": 0,
+        "before": None, "after": bound["distance"],
+        "cause": "exceeded" if loss is None else "quantile",
+    }  # fmt: skip
+    lanes.trigger({"east": [Row(300, "late")]}, 2000 * SECOND)
+    late = [row.origin for row in lanes.runtime.rows if row.channel == "late" and row.origin]
+    (reason,) = late[-1].column("reason").to_pylist()
+    assert reason.endswith(f"bound: given: less than {bound['distance']} behind")
 
 
 def test_one_clock_serves_several_streams() -> None:

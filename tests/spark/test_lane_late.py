@@ -38,9 +38,9 @@ def test_a_late_row_has_its_source_its_distances_and_the_bound() -> None:
     unknown = "behind the output's frontier, and not known to the final output"
     assert late(lanes) == [
         ("x", f"{unknown}; source s1, 5 behind the frontier 45, "
-              "55 behind its heartbeat 94, bound: given"),
+              "55 behind its heartbeat 94, bound: given: less than 6 behind"),
         ("y", f"{unknown}; source s2, 1 behind the frontier 45, "
-              "1 behind its heartbeat 44, bound: given"),
+              "1 behind its heartbeat 44, bound: given: less than 6 behind"),
     ]  # fmt: skip
     assert lanes.bucket("late") == 2
     assert lanes.bucket("violation") == 0
@@ -59,7 +59,7 @@ def test_a_row_that_was_held_and_comes_too_late_has_them_as_well(by: tuple[str, 
     assert name == "only"
     named = "not known" if by else "east"
     assert f"; source {named}, 8 behind the frontier 9, " in reason
-    assert reason.endswith("bound: given")
+    assert reason.endswith("bound: given: less than 1 behind")
     assert f"source {'not known' if by else 'west'}, 7 behind" in b
 
 

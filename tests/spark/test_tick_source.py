@@ -7,14 +7,18 @@ from unittest import mock
 import pytest
 from clocked_lanes import ClockedLanes, Row
 
+from anabranch.batch.schema import TimeType
 from anabranch.clocks import Alike, Clock, Learning, delay, disorder
 from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.pack import due
+from anabranch.spark.pack.bounds import Asked
+from anabranch.spark.pack.heartbeats import of_inbox
 from anabranch.spark.pack.tick_source import TickReader, Ticks
-from anabranch.spark.query.clocked import interval, warn_of_interval
+from anabranch.spark.query.clocked import interval, warn_at_start, warn_of_interval
 
 SECOND = 1_000_000
+NUMBERS = TimeType.BIGINT
 
 
 @pytest.fixture(autouse=True)
@@ -113,8 +117,27 @@ def test_triggers_that_are_too_far_apart_for_a_silence_are_reported(
     warn_of_interval(clocks[1:], "5 minutes")
     assert not caplog.records
     warn_of_interval(clocks, "1 minute")
+    warn_at_start(
+        clocks, of_inbox(Asked(disorder=3, idle_after="1 day"), NUMBERS), interval=None
+    )
     (one,) = caplog.records
     assert "idle_after is 1 minute, and triggers are 1 minute apart" in one.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (Asked(disorder=3), "the latest rows of a source (3) stay open until its next row"),
+        (Asked(disorder=3), "give idle_after= (such as '1 minute') to go on without it, or"),
+        (Asked("adaptive"), "nothing is final before 100 rows of each source came, and a"),
+    ],
+)
+def test_what_an_inbox_waits_for_is_logged_at_its_start(
+    asked: Asked, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_at_start([], of_inbox(asked, NUMBERS), interval="1 second")
+    (one,) = caplog.records
+    assert text in one.getMessage()
 
 
 def test_lanes_note_what_is_due() -> None:

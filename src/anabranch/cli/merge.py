@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anabranch.spark.query.running import RunningQuery
 
 _ASKED = ("lanes", "gaps", "wait", "remember", "strict", "assume_complete")
-_BEATS = ("disorder", "delay", "idle_after", "source", "group", "arrival")
+_BEATS = ("disorder", "delay", "idle_after", "source", "group", "arrival", "guard")
 _ENDLESS = (
     "plain rows have no stables: the output becomes final by --disorder or --delay, or when "
     "--once --complete ends the replicas"
@@ -88,6 +88,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     metavar="COLUMN",
     help="With --disorder or --delay: the column with the time at which a row arrived; it is "
     "no payload. Without it a row arrives when its file is found.",
+)
+@click.option(
+    "--guard",
+    metavar="DURATION",
+    help="With --disorder or --delay: a time more than this ahead of its arrival moves no "
+    "clock; 'none': all times do. For bigint times: more than this above all before. Default: "
+    "'1 hour' for timestamps, else none.",
 )
 @click.option(
     "--complete",
@@ -267,8 +274,10 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     )
     columns = {name: options[name] for name in ("schema", "start", "end", "lifetime")}
     source = inbox(options["inbox"], **columns)
-    beats = {name: options[name] for name in _BEATS}
-    if any(beats.values()):
+    beats = {name: options[name] for name in _BEATS if options[name] is not None}
+    if beats:
+        if beats.get("guard") == "none":
+            beats["guard"] = None
         source = source.heartbeats(**beats)
     merged = build([source], asked)
     merged = merged.align() if options["align"] else merged

@@ -7,8 +7,9 @@ have a later time.  Time of the wall clock is always handed in.
     pairs, bounds, builders   what is known, as frozen values; also as TOML (`settings`)
     reference                 heartbeats row by row: the judge
     summary                   rows as one line per source and tick
-    clock                     the same heartbeats from summaries, in columns; its state is
-    saved states                    active, idle, paused, blocked, and why
+    clock, clock_state        the same heartbeats from summaries, in columns
+    saved, forget             its state, as it is written, and without sources that are gone
+    states                    active, idle, paused, blocked, and why
     groups                    one heartbeat for many sources
     late                      rows that break an inferred promise, counted and explained
     learn                     bounds that are learned, with a trail of their changes
@@ -38,7 +39,8 @@ from anabranch.clocks.builders import (
     sensors,
     slack,
 )
-from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.clock import Clock
+from anabranch.clocks.clock_state import ClockState
 from anabranch.clocks.groups import cost, group_alike, grouped
 from anabranch.clocks.late import Timeliness, sort_out
 from anabranch.clocks.learn import Change, Learning

@@ -41,7 +41,8 @@ class Beat:
     `stable` is None until every source that counts has a heartbeat; then one more than the
     least of them, never less than before.  `moved`: it is higher than after the step before.
     `ahead` are rows of this step that were too far in the future to move anything; `changes`
-    are the bounds that it taught.  `unknown` counts the rows of sources for which there are no
+    are the bounds that it taught.  `unready`: why a source that counts promises nothing.
+    `unknown` counts the rows of sources for which there are no
     bounds; they move nothing.
     """
 
@@ -59,12 +60,18 @@ class Beat:
     holder: Holder | None
     changes: tuple[Change, ...] = ()
     unknown: Mapping[str, int] = field(default_factory=dict)
+    unready: Callable[[str], str] | None = None
 
     @property
     def heartbeats(self) -> dict[str, int | None]:
         """The heartbeat of each source or group; None: it promises nothing yet."""
         values = map(_known, self.heartbeat.tolist())
         return dict(zip(self.names, values, strict=True))
+
+    @property
+    def ahead_of(self) -> dict[str, int]:
+        """The rows of each source that were too far in the future, where there were some."""
+        return {self.names[at]: int(self.ahead[at]) for at in np.flatnonzero(self.ahead)}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -86,7 +93,8 @@ class Beat:
         _, reason = decide(look, idle_after=self.idle_after, show=show)
         beat, greatest = int(self.heartbeat[at]), int(self.greatest[at])
         if beat == NEVER_UNITS and state is State.ACTIVE:
-            reason = "promises nothing yet"
+            name = self.names[at]
+            reason = "promises nothing yet" if self.unready is None else self.unready(name)
         return Report(self.names[at], state, reason, _known(beat), _known(greatest), since)
 
     def worst(self, most: int = 10) -> list[Report]:

@@ -15,7 +15,7 @@ from anabranch.batch.batch import Codes, Mask
 from anabranch.clocks.states import State
 
 if TYPE_CHECKING:
-    from anabranch.clocks.clock import ClockState
+    from anabranch.clocks.clock_state import ClockState
 
 LONG: Final = 1000
 """A source is forgotten after `idle_after` times this."""

@@ -35,7 +35,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from anabranch.batch.batch import NEVER_UNITS, Ints, Mask
-from anabranch.clocks.pairs import MOST
+from anabranch.clocks.pairs import MOST, Pair
 from anabranch.clocks.summary import Summaries, bit_lengths
 from anabranch.clocks.units import behind
 from anabranch.errors import UsageError
@@ -351,6 +351,17 @@ class Learner:
         first, _, number = lines.histograms.of(line)
         estimates = behind(greatest, np.maximum(first, lines.least[line]))
         return cell.count(estimates, number, at=at)
+
+    def bounds_of(self, name: str) -> tuple[Pair, ...]:
+        """What a source has learned of itself, where it may be used."""
+        found = [(wait, self.cells.get((name, name, wait))) for wait in self.spec.waits]
+        return tuple(Pair(wait, cell.distance) for wait, cell in found if cell and cell.is_warm)
+
+    def unready(self, name: str) -> str:
+        """Why a source promises nothing."""
+        own = (self.cells.get((name, name, wait)) for wait in self.spec.waits)
+        seen = max((cell.seen for cell in own if cell), default=0)
+        return f"learns its bound: {seen} of {self.spec.warm_up} rows that it needs first"
 
     def forget(self, names: Collection[str]) -> None:
         """Sources that are gone."""

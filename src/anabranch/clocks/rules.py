@@ -15,7 +15,7 @@ import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, Ints
 from anabranch.clocks.bounds import Alike, Bounds, Matrix, counts_rows
-from anabranch.clocks.pairs import Pair, Pairs, by_time, counted
+from anabranch.clocks.pairs import Pair, Pairs, by_time, counted, weakest
 from anabranch.clocks.units import less, more
 
 Made: TypeAlias = tuple[Ints, Ints, Ints]
@@ -64,6 +64,9 @@ class Rules(Protocol):
 
         Where sources are units, `names` are all units, in their order.
         """
+
+    def own(self, unit: str) -> Pairs:
+        """The bounds of a unit on itself, for people."""
 
     def at_once(self, name: str) -> int | None:
         """The distance that a source promises about itself with its row, without any wait."""
@@ -137,6 +140,10 @@ class AlikeRules:
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
         return unit, due, value
 
+    def own(self, unit: str) -> Pairs:  # noqa: ARG002
+        """The same for all."""
+        return self.bounds.own_among(1)
+
     def at_once(self, name: str) -> int | None:  # noqa: ARG002
         """The same for all, from what a source states of itself."""
         own = self.bounds.own_among(1)
@@ -206,6 +213,11 @@ class MatrixRules:
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
         return unit, due, value
 
+    def own(self, unit: str) -> Pairs:
+        """See `Rules`."""
+        i = self.bounds.index(unit)
+        return self.matrix[i][i]
+
     def at_once(self, name: str) -> int | None:
         """See `Rules`."""
         i = self.bounds.index(name)
@@ -259,6 +271,13 @@ class GroupRules:
             made.append(_outer(np.array(rules, np.int64), upto[mine], greatest[mine]))
         unit, due, value = (np.concatenate(columns) for columns in zip(*made, strict=True))
         return unit, due, value
+
+    def own(self, unit: str) -> Pairs:
+        """What a row of any member promises the group, with the latency."""
+        at = self.groups.index(unit)
+        return weakest(
+            [self.rows[name][at] for name, of in self.group_of.items() if of == unit]
+        )
 
     def at_once(self, name: str) -> int | None:  # noqa: ARG002
         """Nothing: a row of one member does not speak for the others."""

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from anabranch.batch.batch import Ints
 from anabranch.batch.buffers import numbers, to_arrow
-from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.clock import Clock
+from anabranch.clocks.clock_state import ClockState
 from anabranch.clocks.forget import UNIT_COLUMNS
 from anabranch.clocks.learn import Cell, Change, Learner, Reach
 from anabranch.clocks.promises import Count, Counts, Promises

@@ -17,9 +17,10 @@ class ClockRecord:
 
     `time` is the trigger's, in microseconds (0: no clock needs it); `due` when something may
     change without any row; `every` that time passes by itself, if events wait.  `ahead` are
-    rows of the trigger whose times were too far in the future.  `sources` are the ten that are
-    farthest behind.  `unknown` are the rows of sources for which there are no bounds, which
-    move no clock: in a record those of the trigger, in totals all.
+    rows whose times were too far in the future, `ahead_of` the same by source.  `sources` are
+    the ten that are farthest behind.  `unknown` are the rows of sources for which there are no
+    bounds, which move no clock.  `changed` is how many learned bounds changed, `changes` the
+    latest ten of them.  Rows and changes are in a record those of the trigger, in totals all.
     """
 
     time: int
@@ -30,27 +31,43 @@ class ClockRecord:
     ahead: int = 0
     sources: list[dict[str, Any]] = field(default_factory=list)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    ahead_of: Mapping[str, int] = field(default_factory=dict)
+    changed: int = 0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unknown", _greatest(self.unknown))
+        for name in ("unknown", "ahead_of"):
+            object.__setattr__(self, name, _greatest(getattr(self, name)))
+        object.__setattr__(self, "changes", self.changes[-_SHOWN:])
 
     def after(self, before: "ClockRecord | None") -> "ClockRecord":
-        """The same with the rows that were counted before."""
-        counts = Counter({} if before is None else before.unknown)
-        counts.update(self.unknown)
-        return replace(self, unknown=counts)
+        """The same with the rows and changes that were counted before."""
+        if before is None:
+            return self
+        return replace(
+            self,
+            unknown=Counter(before.unknown) + Counter(self.unknown),
+            ahead=before.ahead + self.ahead,
+            ahead_of=Counter(before.ahead_of) + Counter(self.ahead_of),
+            changed=before.changed + self.changed,
+            changes=[*before.changes, *self.changes],
+        )
 
     @property
     def troubles(self) -> list[str]:
         """What is wrong, for people."""
-        if not self.unknown:
-            return []
-        names = ", ".join(self.unknown)
-        return [
-            f"no bounds for {names}: rows of these sources are merged where the output is not "
+        found, far = ", ".join(self.unknown), ", ".join(self.ahead_of)
+        unknown = (
+            f"no bounds for {found}: rows of these sources are merged where the output is not "
             "final, move no clock, and nothing waits for them; give bounds for them "
             "(heartbeats), or correct their names"
-        ]
+        )
+        ahead = (
+            f"{far} sent times too far in the future: these rows are merged and move no clock "
+            "(clock.ahead in the progress counts them); correct the clocks of these sources, "
+            "or, if the times are right, start again with a greater guard (heartbeats)"
+        )
+        return [text for names, text in ((found, unknown), (far, ahead)) if names]
 
     def is_due(self, now: float, live: int) -> bool:
         """Whether a clock may show something new at `now` (microseconds) although no row came.

@@ -17,6 +17,10 @@ has been polled: that is what a clock of DataFrames shows.  One of inboxes goes 
 time of a look comes behind all files that it found, so what waits in the control log is no
 silence.
 
+Where rows have their arrival, rows that arrived long before are a backlog, of which more may
+wait: the clock shows no later time than the arrival of the rows that were read, so that nothing
+of them is due and nobody is idle before; and their sources are blocked.
+
 Papers: Heartbeats 3, 3.4; the lanes are ours.
 """
 
@@ -32,7 +36,9 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, show_time
 from anabranch.clocks.beat import Beat, Report
-from anabranch.clocks.clock import Clock, ClockState
+from anabranch.clocks.clock import Clock
+from anabranch.clocks.clock_state import ClockState
+from anabranch.clocks.pairs import Pair
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
 from anabranch.clocks.summary import Summaries, fold
@@ -45,6 +51,8 @@ EVERY: Final = "*"
 """The name of a clock of all replicas that a column names."""
 _WORST: Final = 10
 """The number of sources that a record shows."""
+FAR: Final = 60_000_000
+"""Rows that arrived this number of microseconds before they could be read are a backlog."""
 _SILENT: Final = [int(one) for one in State if not one.counts]
 
 
@@ -72,6 +80,11 @@ class LaneClock:
     def by_source(self) -> bool:
         """Whether rows name their sources."""
         return bool(self.by)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether the words have the bound: a disorder, a delay, or both."""
+        return self.words.startswith(("disorder ", "delay "))
 
     def serves(self, replica: str) -> bool:
         """Whether the stables of this replica are inferred by this clock."""
@@ -220,12 +233,38 @@ def _step(
         polled, now = None, max(TIMELESS, state.now)
     else:
         polled, now = time, max(before[0] if before else TIMELESS, state.now)
+    since, behind = before[1] if len(before) > 1 else TIMELESS, ()
     if spec.is_timed and not spec.has_arrival and len(lines):
         # They arrived after the poll of the trigger before, which followed the one before it.
-        lines = _since(lines, before[1] if len(before) > 1 else TIMELESS)
+        lines = _since(lines, since)
+    if spec.has_arrival and not spec.by_looks and len(lines):
+        read, behind = _backlog(lines, since, together=spec.by_source)
+        now = max(state.now, min(now, read))
     return state.step(
-        lines, now, paused=paused, blocked=blocked, present=present, polled=polled
+        lines,
+        now,
+        paused=paused,
+        blocked=blocked,
+        present=present,
+        behind=behind,
+        polled=polled,
     )
+
+
+def _backlog(lines: Summaries, since: int, *, together: bool) -> tuple[int, tuple[str, ...]]:
+    """Up to which arrival all rows were read, and the sources whose rows are far behind that.
+
+    Rows that arrived before the time `since`, of the trigger before the last one, were there
+    when the last trigger read: others may wait as well.  Sources `together` are read as one,
+    others each by itself.
+    """
+    latest = np.full(len(lines.names), NEVER_UNITS, np.int64)
+    np.maximum.at(latest, lines.source, lines.after)
+    read = int(latest.max() if together else latest.min())
+    far = latest < since - FAR
+    if together:
+        far &= read < since - FAR
+    return read, tuple(lines.names[at] for at in np.flatnonzero(far).tolist())
 
 
 def _declared(clocks: Clocks, spec: LaneClock, name: str, what: str) -> list[str]:
@@ -302,13 +341,18 @@ def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
     counts = dict.fromkeys((state.word for state in State), 0)
     held, found, dues, every = {}, [], [], []
     unknown: Counter[str] = Counter()
+    ahead: Counter[str] = Counter()
+    changes: list[dict[str, Any]] = []
     for name, beat in pace.beats.items():
         for word, count in beat.counts.items():
             counts[word] += count
         if beat.holder is not None:
             held[name] = str(beat.holder)
         unknown.update(beat.unknown)
-        found += [{"clock": name, **_shown(one)} for one in beat.worst(_WORST)]
+        ahead.update(beat.ahead_of)
+        changes += [{"clock": name, **asdict(one)} for one in beat.changes]
+        state = clocks.states[name]
+        found += [{"clock": name, **_shown(one, state)} for one in beat.worst(_WORST)]
     for name, spec in pace.used.items():
         dues += _dues(clocks.states[name], pace.beats[name], clocks.times_of(spec)[0])
         every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
@@ -319,14 +363,22 @@ def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
         held_by=held,
         due=min(dues, default=None),
         every=min(every, default=None),
-        ahead=sum(int(beat.ahead.sum()) for beat in pace.beats.values()),
+        ahead=ahead.total(),
+        ahead_of=ahead,
         sources=found[:_WORST],
-        unknown=dict(unknown),
+        unknown=unknown,
+        changed=len(changes),
+        changes=changes,
     )
 
 
-def _shown(one: Report) -> dict[str, Any]:
-    return asdict(one) | {"state": one.state.word}
+def _shown(one: Report, state: ClockState) -> dict[str, Any]:
+    """What a record has of a source: the report, and its bound as it is now."""
+    pairs = state.bounds_of(one.name)
+    bound = [{"rows" if p.rows else "wait": p.wait, "distance": p.distance} for p in pairs]
+    delay = state.clock.rules.delay
+    bound += [] if delay is None else [{"delay": delay}]
+    return asdict(one) | {"state": one.state.word, "bound": bound}
 
 
 def _dues(state: ClockState, beat: Beat, time: int) -> list[int]:
@@ -375,9 +427,24 @@ def explain_late(clocks: Clocks, specs: Sequence[LaneClock], rows: Behind) -> li
         if beat is not None and beat != NEVER_UNITS and time <= beat:
             at = show_time(beat, rows.time)
             parts.append(f"{_span(beat - time + 1, rows.time)} behind its heartbeat {at}")
-        parts.append(f"bound: {spec.words if unit is not None else 'none for this source'}")
+        parts.append(f"bound: {_bound(spec, state, unit, rows.time)}")
         texts.append(", ".join(parts))
     return texts
+
+
+def _bound(spec: LaneClock, state: ClockState, unit: str | None, time: TimeType) -> str:
+    """The bound of a source; one that was learned, or is in a file, in numbers too."""
+    if unit is None:
+        return "none for this source"
+    if spec.is_simple:
+        return spec.words
+    found = [_pair(pair, time) for pair in state.bounds_of(unit)]
+    return f"{spec.words}: {', '.join(found) or 'none yet'}"
+
+
+def _pair(pair: Pair, time: TimeType) -> str:
+    wait = f"{pair.wait} rows" if pair.rows else show_span(pair.wait)
+    return f"less than {_span(pair.distance, time)} behind" + f" after {wait}" * bool(pair.wait)
 
 
 def _span(units: int, time: TimeType) -> str:

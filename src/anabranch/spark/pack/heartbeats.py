@@ -42,10 +42,14 @@ Streamed = TypeVar("Streamed", bound="RowStream")
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How the stables of one stream arise, and the same in words."""
+    """How the stables of one stream arise, and the same in words.
+
+    `waits` is what they wait for, for people, if nothing is assumed of silence.
+    """
 
     how: Beating
     words: str
+    waits: str = ""
 
 
 def clock(
@@ -81,7 +85,8 @@ def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
     stream = _with_columns(stream, by, asked.arrival)
     if not stream.is_streaming:
         return stream
-    _warn_of_waiting(made, asked)
+    if waits := _waits(made, asked):
+        warnings.warn(waits, UserWarning, stacklevel=3)
     how = Beating(made, _by(stream, by), asked.arrival is not None, guard, by or "")
     return replace(stream, heartbeat=Heartbeat(how, _words(asked, by, how)))
 
@@ -95,7 +100,7 @@ def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
     if made.rules.counts_rows:
         message = f"{WHERE}: bounds that count rows are not for an inbox, which comes in files"
         raise UsageError(message)
-    return Heartbeat(how, _words(asked, by, how))
+    return Heartbeat(how, _words(asked, by, how), _waits(made, asked))
 
 
 def _guarded(asked: Asked, time: TimeType, *, is_ntz: bool) -> tuple[Clock, int | None]:
@@ -227,20 +232,23 @@ def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Stre
     return replace(stream, df=df, schema=replace(schema, payload=payload))
 
 
-def _warn_of_waiting(made: Clock, asked: Asked) -> None:
-    """Nothing is assumed of silence: the last rows wait for the next one."""
+def _waits(made: Clock, asked: Asked) -> str:
+    """What the output waits for if nothing is assumed of silence; empty if for nothing."""
     bounds = made.bounds
-    if made.idle_after is not None or isinstance(bounds, Learning):
-        return
-    if bounds.needs_timeout():
+    if made.idle_after is not None:
+        return ""
+    if isinstance(bounds, Learning):
+        what, instead = f"nothing is final before {bounds.warm_up} rows of each source came", ""
+    elif bounds.needs_timeout():
         apart = "" if asked.disorder is None else f" ({asked.disorder})"
-        warnings.warn(
-            f"{WHERE}: the newest rows of a source{apart} are not final until its next row "
-            "arrives, and a source that sends nothing holds the output back; give idle_after= "
-            "(such as '1 minute') to go on without it, or delay=",
-            UserWarning,
-            stacklevel=4,
-        )
+        what = f"the newest rows of a source{apart} are not final until its next row arrives"
+        instead = ", or delay="
+    else:
+        return ""
+    return (
+        f"{WHERE}: {what}, and a source that sends nothing holds the output back; give "
+        f"idle_after= (such as '1 minute') to go on without it{instead}"
+    )
 
 
 def _words(asked: Asked, by: str | None, how: Beating) -> str:
@@ -254,6 +262,8 @@ def _words(asked: Asked, by: str | None, how: Beating) -> str:
         parts.append(f"{kind} bounds {clock.digest}")
     if clock.idle_after is not None:
         parts.append(f"idle after {show_span(clock.idle_after)}")
+    if asked.guard != GUARD:
+        parts.append(f"guard {asked.guard or 'none'}")
     if how.by:
         parts.append(kafka if by is None else f"a source is a value of {by}")
     if asked.arrival is not None:

@@ -144,6 +144,19 @@ def interval(clocks: Sequence[LaneClock], *, parts: int) -> int:
     return max(_SECOND, min(spans, default=parts * _USUAL) // parts)
 
 
+def warn_at_start(
+    clocks: Sequence[LaneClock], beat: Heartbeat | None, *, interval: str | None
+) -> None:
+    """Log what the output may wait for; of DataFrames a warning came with `heartbeats`.
+
+    `interval` is that of the triggers, if they go on.
+    """
+    if beat is not None and beat.waits:
+        log.warning("%s", beat.waits)
+    if interval is not None:
+        warn_of_interval(clocks, interval)
+
+
 def warn_of_interval(clocks: Sequence[LaneClock], interval: str) -> None:
     """Log that triggers are too far apart to see a silence as short as was asked for."""
     spans = [one.clock.idle_after for one in clocks if one.clock.idle_after is not None]

@@ -24,7 +24,7 @@ from anabranch.spark.lane.stage import shuffled_into
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query import ending, remote
 from anabranch.spark.query.budget import BudgetWarner
-from anabranch.spark.query.clocked import warn_of_interval
+from anabranch.spark.query.clocked import warn_at_start
 from anabranch.spark.query.control_log import COMPACT_AT, FOLDER, ControlLog
 from anabranch.spark.query.follow import INTERVAL, Follower, require_shared_disk
 from anabranch.spark.query.kafka import EndsNoted
@@ -312,8 +312,9 @@ class RunningQuery(Offered):
         remote = is_connect(spark)
         watches = self._prepared.watches(self._control)
         pause = to_seconds(interval, option="interval") if watches and not once else None
-        if not once:
-            warn_of_interval(self._prepared.merged.copies.clocks, interval)
+        copies = self._prepared.merged.copies
+        if not complete:
+            warn_at_start(copies.clocks, copies.beat, interval=None if once else interval)
         self._prepared.write_changes(self._control)
         self._change_settings()
         look_into(watches, complete=complete)
