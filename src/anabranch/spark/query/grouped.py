@@ -7,7 +7,9 @@ from anabranch.errors import SchemaError, UsageError
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
+from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Step
 from anabranch.spark.query.fluent import WINDOW
 from anabranch.spark.query.query import Query
@@ -28,7 +30,8 @@ class Grouped:
     ) -> Query:
         """One event per group and stretch of time in which nothing changes, with these values.
 
-        Behind windows there is one event per group and window.
+        Behind windows there is one event per group and window, behind sessions one per group
+        and session.
 
         Args:
             id: The name of the step.
@@ -43,12 +46,10 @@ class Grouped:
         by_window = WINDOW in self.query.columns and node.final_at_start
         if by_window and WINDOW not in keys:
             keys = (*keys, WINDOW)
-        if by_window and isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
-            # The rows before the windows: they are added up by panes, and not copied.
-            panes = PaneAggregateOperator(rule.schema, keys, wanted, windows=rule.windows)
+        if isinstance(node, Step) and (both := _in_one_step(node, keys, wanted)) is not None:
             step = Step(
                 id or "aggregate",
-                panes,
+                both,
                 node.reads,
                 f"{words}, in {node.words}",
                 final_at_start=True,
@@ -93,9 +94,20 @@ class Grouped:
         return self.query._step("top_k", operator, words, id=id)
 
 
-def _grid_of(node: Step) -> GridWindowOperator | None:
-    """The windows that a step makes, if it does nothing else."""
-    return node.operator if isinstance(node.operator, GridWindowOperator) else None
+def _in_one_step(
+    node: Step, keys: tuple[str, ...], wanted: tuple[Aggregate, ...]
+) -> PaneAggregateOperator | SessionAggregateOperator | None:
+    """Windows or sessions and the aggregate behind them as one operator, if there is one.
+
+    Rows before windows are added up by panes, and not copied; with sessions, what is remembered
+    are the open ones alone.
+    """
+    operator = node.operator
+    if isinstance(operator, SessionOperator):
+        return SessionAggregateOperator(operator, keys, wanted)
+    if isinstance(operator, GridWindowOperator) and fits(wanted):
+        return PaneAggregateOperator(operator.schema, keys, wanted, windows=operator.windows)
+    return None
 
 
 def _function(given: object, name: str) -> Aggregate:
