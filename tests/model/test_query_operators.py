@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from anabranch.errors import UsageError
 from anabranch.model import operators as ops
-from anabranch.model.element import Adjust, Event
-from anabranch.model.history import History, replay
+from anabranch.model.element import Adjust, Event, Stable
+from anabranch.model.history import History, replay, replays
 from anabranch.model.lifetimes import (
     AlterLifetime,
     DurationCapped,
@@ -33,7 +33,7 @@ from anabranch.model.net_change import difference_of, sync_time
 from anabranch.model.normal_form import normal_form, snapshot_equivalent
 from anabranch.model.notation import parse_events
 from anabranch.model.properties import MergeCase
-from anabranch.model.time import FOREVER
+from anabranch.model.time import FOREVER, NEVER
 from anabranch.testing.strategies import histories, interleavings, presentations
 
 ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([1, 2]))
@@ -374,7 +374,53 @@ def test_at_a_hop_are_the_events_that_started_less_than_the_size_before(history,
             assert rows_at(result, time) == recent
 
 
+SIZES = st.integers(1, 4)
+
+
+@given(BAGS, SIZES)
+def test_sessions_are_the_maximal_runs_of_start_plus_gap_per_key(history, gap):
+    """So they are what `distinct` makes of the keys behind `window(gap)`."""
+    result = ops.session(history, gap, key)
+    keyed = ops.project(history, lambda e: key(e.payload))
+    runs = ops.distinct(ops.window(keyed, gap))
+    found = {(key(e.payload), e.start, e.end) for e in result}
+    assert found == {(e.payload, e.start, e.end) for e in runs}
+    assert all(e.payload[-1] == (e.start, e.end) for e in result)
+    assert Counter(e.payload[:-1] for e in result) == Counter(e.payload for e in history)
+
+
+@given(BAGS, SIZES)
+def test_a_row_is_in_the_session_of_its_start_and_ends_do_not_matter(history, gap):
+    result = ops.session(history, gap, key)
+    for e in history:
+        lives = [r for r in result if r.payload[:-1] == e.payload]
+        assert any(r.start <= e.start < r.end for r in lives)
+    assert result == ops.session(ops.inserts(history), gap, key)
+
+
+@given(SMALL, SIZES, st.data())
+def test_a_session_stable_is_true_whatever_comes(history, gap, data):
+    stream = data.draw(presentations(history, case=MergeCase.R4, payloads=ROWS))
+    output, passed, before = [], NEVER, History({})
+    for prefix in replays(stream):
+        after = ops.session(prefix.history, gap, key)
+        output += difference_of(before, after)
+        stable = ops.session_stable(prefix.history, gap, key, prefix.frontier)
+        assert stable <= prefix.frontier
+        output += [Stable(stable)] if stable > passed else []
+        before, passed = after, max(passed, stable)
+    seen = replay(output)
+    assert seen.violations == ()
+    assert seen.history == ops.session(history, gap, key)
+    assert seen.frontier == FOREVER
+
+
 # Bad use
+
+
+def test_a_gap_that_is_not_positive_is_refused():
+    with pytest.raises(UsageError, match="session: gap=0 must be at least 1 unit"):
+        ops.session(rows("a 0..3"), 0, key)
 
 
 def test_top_k_refuses_an_order_that_is_not_total():

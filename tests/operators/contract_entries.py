@@ -32,6 +32,7 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
+from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Operator, ports_of
@@ -49,6 +50,7 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
+from anabranch.operators.session import SessionOperator
 from anabranch.operators.top_k import TopKOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.operators.union_of import UnionOfOperator
@@ -251,6 +253,15 @@ OPERATORS: dict[str, Entry] = {
         keys=("p",),
     ),
     "replaced_by": trusting(ReplacedByOperator(SCHEMA, ())),
+    "session": trusting(SessionOperator(SCHEMA, 2, ("p",)), keys=("p",)),
+    "sessions": trusting(
+        SessionAggregateOperator(
+            SessionOperator(SCHEMA, 2, ("p",)),
+            ("p", "window"),
+            (Aggregate("count", None, "n"), Aggregate("min", "p", "least")),
+        ),
+        keys=("p",),
+    ),
     "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
     "inserts": trusting(InsertsOperator(SCHEMA)),
     "deletes": trusting(DeletesOperator(SCHEMA)),

@@ -39,8 +39,10 @@ FILES = {
     "difference": ("difference", {}),
     "join": ("join", {}),
     "top_k": ("top_k", {"payload": pa.schema({"x": pa.string()})}),
+    "session": ("session", {}),
+    "sessions": ("sessions", {"payload": pa.schema({"x": pa.int64()})}),
 }
-LOCAL = {"aggregate", "difference", "join", "panes", "top_k", "window"}
+LOCAL = {"aggregate", "difference", "join", "panes", "session", "sessions", "top_k", "window"}
 """Operators with other columns or ports than one input has: on Spark, steps of a query."""
 CASES = [
     pytest.param(operator, {**options, **case.options}, case, id=case.name)

@@ -49,6 +49,8 @@ ONE_INPUT = [
     ("panes", {"size": 6, "slide": 4, "keys": ("payload",)}, (R3, R3, R3)),
     ("top_k", {"k": 1, "by": "payload"}, (R3, R3, R3)),
     ("top_k", {"k": 2, "by": "-payload"}, (DISORDERED, DISORDERED, DISORDERED)),
+    ("session", {"gap": 2, "by": "payload"}, (DISORDERED, DISORDERED, DISORDERED)),
+    ("sessions", {"gap": 2, "by": "payload"}, (R3, R3, R3)),
     ("distinct", {}, (R3, R3, R3)),
     ("normalise", {}, (R3, DISORDERED, R3)),
     (

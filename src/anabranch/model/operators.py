@@ -9,7 +9,8 @@ appends to the tuple.  Where no column is added any hashable payload will do.
 Results have one of three forms, each a function of the input histories alone:
 
 * one result per event or pair of events: `where`, `project`, `alter_lifetime`, windows,
-  `inserts`, `deletes`, `join`, `union`;
+  `inserts`, `deletes`, `join`, `union`; and `session`, whose lifetimes depend on the other
+  events of the key;
 * one result between neighbouring end points of the events of a group: `aggregate`.  This is the
   table of *theory* 3.1, with nothing where nothing is alive (erratum D10);
 * maximal runs.  Per payload, in normal form: `distinct`, `difference`, `top_k`, `normalise`.
@@ -121,6 +122,35 @@ def deletes(history: History) -> History:
     return History.from_events(
         Event(e.payload, e.end, FOREVER) for e in history if e.end != FOREVER
     )
+
+
+def session(history: History, gap: int, key: Callable[[Payload], Columns]) -> History:
+    """One event per event; its session is lifetime and last column, the pair (start, end).
+
+    The sessions of a key are the maximal runs of `[start, start + gap)` of its events: one that
+    starts at most `gap` after another is in the same session.  Ends do not matter.
+    """
+    return History.from_events(
+        Event((*_columns(e), life), *life)
+        for group in _groups(history, key).values()
+        for life in _sessions(group, gap)
+        for e in group
+        if life[0] <= e.start < life[1]
+    )
+
+
+def session_stable(
+    history: History, gap: int, key: Callable[[Payload], Columns], time: Time
+) -> Time:
+    """The greatest stable of `session` that is true once the input has `stable(time)`.
+
+    A session that ends at `time` or later is open: an event may still join it, which removes
+    all of its events and inserts them again.  So the stable is held at the oldest open start.
+    """
+    if time == FOREVER:
+        return FOREVER
+    lives = [life for group in _groups(history, key).values() for life in _sessions(group, gap)]
+    return min([time, *(start for start, end in lives if end >= time)])
 
 
 # Two inputs
@@ -305,6 +335,18 @@ def _groups(history: History, key: Callable[[Payload], Columns]) -> dict[Columns
     for event in history:
         groups.setdefault(key(event.payload), []).append(event)
     return {group: History.from_events(events) for group, events in groups.items()}
+
+
+def _sessions(group: History, gap: int) -> list[tuple[Time, Time]]:
+    """The maximal runs of `[start, start + gap)`, in order."""
+    if gap < 1:
+        message = f"session: gap={gap} must be at least 1 unit"
+        raise UsageError(message)
+    runs: list[tuple[Time, Time]] = []
+    for start in sorted(e.start for e in group):
+        begin = runs.pop()[0] if runs and start <= runs[-1][1] else start
+        runs.append((begin, start + gap))
+    return runs
 
 
 def _ranked(payloads: list[Payload], rank: Callable[[Payload], Any]) -> list[Payload]:

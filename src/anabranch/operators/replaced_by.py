@@ -10,8 +10,7 @@ the row before it.
 Stables pass: after `stable(t)` rows come and go at t or later, so no end before t moves.
 
 Remembered per key: the rows that start at the frontier or later, and the last one before it.
-A step looks at the keys that it touches and at those with rows that it makes final.  What is
-saved are the rows; the lists by key are derived from them.
+A step looks at the keys that it touches and at those with rows that it makes final.
 
 Papers: none; `ab.events(replaced_by=)` of a batch means the same.  The reference is
 `anabranch.operators.reference.replaced_by`.
@@ -19,27 +18,20 @@ Papers: none; `ab.events(replaced_by=)` of a batch means the same.  The referenc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, Batch, Ints, Mask
-from anabranch.batch.buffers import take
-from anabranch.batch.events import inserts, nothing
+from anabranch.batch.batch import FOREVER_UNITS, Batch, Ints, Mask
 from anabranch.batch.row_order import row_order
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import INPUT, Route
-from anabranch.operators.state.blocks import Saved
+from anabranch.operators.rows_by_key import Listed, RowsByKeyState, Touched
 from anabranch.operators.state.codec import StateKind
-from anabranch.operators.state.groups import COUNT, Groups, distinct
-from anabranch.operators.trusting import TrustingState, lost_event, written
+from anabranch.operators.state.groups import distinct
+from anabranch.operators.trusting import written
 from anabranch.operators.unary import Changed
-
-_START, _ROW = range(2)
-_KIND = StateKind("anabranch replaced_by", version=1)
 
 
 @dataclass(frozen=True)
@@ -83,93 +75,37 @@ class ReplacedByOperator:
 
     def from_parts(self, parts: Mapping[str, bytes]) -> "ReplacedByState":
         """The state that was saved; StateError if of another kind, version or schema."""
-        return ReplacedByState.restored(parts, self)
+        return self.empty().restore(parts)
 
 
-class Listed(NamedTuple):
-    """Rows by key and start: the number of the key, the start, and the number of the row."""
+class ReplacedByState(RowsByKeyState):
+    """The rows of one lane, and for each key the list of its rows."""
 
-    key: Ints
-    start: Ints
-    row: Ints
-
-    def take(self, rows: Ints | Mask) -> "Listed":
-        """Some of them."""
-        return Listed(self.key[rows], self.start[rows], self.row[rows])
-
-
-class ReplacedByState(TrustingState):
-    """The rows of one lane, and for each key the list of its rows.
-
-    A row's group in `rows` has an event for each copy of the row.
-    """
+    KIND = StateKind("anabranch replaced_by", version=1)
 
     def __init__(self, operator: ReplacedByOperator) -> None:
-        super().__init__(operator)
-        payload = self.output.payload
-        self.names = list(operator.keys)
-        self.rows = Groups(payload, by_start=True, columns=("start", "end"))
-        self.lists = self._no_lists()
-
-    def __repr__(self) -> str:
-        return f"ReplacedByState(frontier {self.frontier}, {self.rows!r}, {self.lists!r})"
-
-    @property
-    def live(self) -> int:
-        """How many rows are remembered."""
-        return len(self.rows)
+        super().__init__(operator, operator.keys)
 
     def take(self, batches: Mapping[str, Batch], before: int) -> Changed:
         """Note which rows came and went, and compare the lists of their keys."""
-        output = self._apply(batches[INPUT])
+        output = self.apply(batches[INPUT])
         visits = self._forget() if min(self.received.values()) > before else 0
         return Changed(output, counts={"visits": visits})
 
-    def _apply(self, batch: Batch) -> Batch:
-        brings = (batch.kind == INSERT) & (batch.end > batch.start)
-        takes = (batch.kind == ADJUST) & (batch.end == batch.start)
-        takes &= batch.old_end > batch.start
-        at = np.flatnonzero(brings | takes)
-        if not len(at):
-            return nothing(self.output)
-        some, adds = batch.take(at), brings[at]
-        found = self.rows.find(some, adds, self.mark)
-        self._require_found(found >= 0, some)
-        touched, first, of = np.unique(found, return_index=True, return_inverse=True)
-        had = self.rows.table.rows[touched, COUNT].copy()
-        has = had + np.bincount(of, np.where(adds, 1, -1), len(touched)).astype(np.int64)
-        self._require_found((has >= 0)[of], some)
-        changed = np.flatnonzero((had > 0) != (has > 0))
-        news = has[changed] > 0
-        key = self._keys_of(some.take(first[changed]))
-        start = some.start[first]
-        output = self._compare(Listed(key, start[changed], touched[changed]), news)
-        group = np.repeat(touched, has)
-        open_ends = np.full(len(group), FOREVER_UNITS, np.int64)
-        events = np.stack([np.repeat(start, has), open_ends], axis=1)
-        never = np.full(len(touched), FOREVER_UNITS, np.int64)
-        self.rows.write(touched, group, events, never, self.mark)
-        return output
+    def differs(self, had: Ints, has: Ints) -> Mask:
+        """Equal rows are one."""
+        differs: Mask = (had > 0) != (has > 0)
+        return differs
 
-    def _keys_of(self, batch: Batch) -> Ints:
-        """The number of each row's key; a key that is not there yet is added."""
-        payload = batch.payload.select(self.names)
-        schema = replace(self.output, payload=payload.schema)
-        named = replace(batch, schema=schema, payload=payload, seq=None, hashes=None)
-        return self.lists.find(named, np.ones(len(batch), np.bool_), self.mark)
-
-    def _compare(self, changed: Listed, news: Mask) -> Batch:
+    def compare(self, touched: Touched) -> Batch:
         """Update the lists of the keys of these rows; what changes on the output."""
+        changed, news = touched.listed, touched.has > 0
         keys = distinct(changed.key)
-        held = self._read(keys)
+        held = self.read(keys)
         stays = ~np.isin(held.row, changed.row[~news])
-        added = changed.take(news)
-        joined = (np.concatenate(pair) for pair in zip(held.take(stays), added, strict=True))
-        after = Listed(*joined)
-        after = after.take(np.lexsort((after.row, after.start, after.key)))
-        old, new = self._lifetimes(held), self._lifetimes(after)
-        output = self._difference(old, new)
-        self._write(keys, after)
+        after = held.take(stays).with_more(changed.take(news))
+        output = self._difference(self._lifetimes(held), self._lifetimes(after))
+        self.write(keys, after)
         return output
 
     def _lifetimes(self, listed: Listed) -> tuple[Listed, Ints]:
@@ -214,11 +150,17 @@ class ReplacedByState(TrustingState):
             self.rows.payload(np.concatenate([was.row[moved], now.row[fresh]])),
         )
 
+    def due_of(self, listed: Listed) -> tuple[Ints, Ints]:
+        """A first row can go when the next start is passed, be it the same or a later one."""
+        keys, first, size = np.unique(listed.key, return_index=True, return_counts=True)
+        several = size > 1
+        return keys[several], listed.start[first[several] + 1]
+
     def _forget(self) -> int:
         """Drop the rows that nothing can change; how many keys had some."""
         frontier = min(self.received.values())
         due = self.lists.pop_due(frontier)
-        held = self._read(due)
+        held = self.read(due)
         past = held.start < frontier
         # Of what is before the frontier the last that counts stays: its end may move.
         counts = np.flatnonzero(self._greatest(held) & past)
@@ -227,82 +169,13 @@ class ReplacedByState(TrustingState):
         stays[counts[is_last]] = True
         if frontier == FOREVER_UNITS:
             stays[:] = False
-        gone = np.sort(held.row[~stays])
-        none = np.empty((0, 2), np.int64)
-        never = np.full(len(gone), FOREVER_UNITS, np.int64)
-        self._write(due, held.take(stays))
-        self.rows.write(gone, none[:, 0], none, never, self.mark)
+        self.drop(due, held, stays)
         return len(due)
-
-    def _read(self, keys: Ints) -> Listed:
-        """The lists of these keys, one after the other."""
-        key, numbers = self.lists.read(keys)
-        return Listed(key, numbers[:, _START], numbers[:, _ROW])
-
-    def _write(self, keys: Ints, listed: Listed) -> None:
-        """Let these keys have these lists.
-
-        A key is due when its first row can go: when its second start is passed, or its first
-        one if several rows share it.
-        """
-        first = np.searchsorted(listed.key, keys)
-        size = np.searchsorted(listed.key, keys, side="right") - first
-        due = np.full(len(keys), FOREVER_UNITS, np.int64)
-        several = size > 1
-        due[several] = listed.start[first[several] + 1]
-        numbers = np.stack([listed.start, listed.row], axis=1)
-        self.lists.write(keys, listed.key, numbers, due, self.mark)
-
-    def _require_found(self, found: Mask, batch: Batch) -> None:
-        if found.all():
-            return
-        at = np.flatnonzero(~found)[:1]
-        row = take(batch.payload, at).to_pylist() or [{}]
-        what = f"the row {row[0]} at {int(batch.start[at[0]])}"
-        raise lost_event(self.operator.name, what)
-
-    def _no_lists(self) -> Groups:
-        schema = pa.schema([self.output.payload.field(name) for name in self.names])
-        return Groups(schema, by_start=False, columns=("start", "row"))
-
-    def parts(self, *, since: int | None = None) -> Saved:
-        """The state in parts: all of them, or those that changed after a mark."""
-        facts = {"received": self.received[INPUT]}
-        return self.rows.parts(_KIND, self.output, since, mark=self.mark, facts=facts)
-
-    @classmethod
-    def restored(
-        cls, parts: Mapping[str, bytes], operator: ReplacedByOperator
-    ) -> "ReplacedByState":
-        """The state that was saved; StateError if of another kind, version or schema."""
-        state = cls(operator)
-        header = state.rows.restore(_KIND, state.output, parts)
-        state.mark, state.received[INPUT] = int(header["mark"]), int(header["received"])
-        state._derive_lists()
-        return state
-
-    def _derive_lists(self) -> None:
-        """The rows by key and start, as they were when all was saved."""
-        ids = self.rows.table.living()
-        group, numbers = self.rows.all()
-        start = numbers[np.searchsorted(group, ids), _START]
-        payload = self.rows.payload(ids)
-        batch = inserts(self.output, start, np.full_like(start, FOREVER_UNITS), payload)
-        key = self._keys_of(batch)
-        listed = Listed(key, start, ids).take(np.lexsort((ids, start, key)))
-        self._write(distinct(key), listed)
 
     def check(self) -> None:
         """Assert every invariant."""
-        self.rows.check()
-        self.lists.table.check()
-        keys = self.lists.table.living()
-        listed = self._read(keys)
-        ids = self.rows.table.living()
-        assert np.array_equal(np.sort(listed.row), ids), f"lists {listed.row} != rows {ids}"
-        same = listed.key[1:] == listed.key[:-1]
-        falls = np.diff(listed.start)[same] < 0
-        assert not falls.any(), f"a list is not by start: {listed}"
+        super().check()
+        listed = self.read(self.lists.table.living())
         frontier = min(self.received.values())
         past = listed.key[listed.start < frontier]
         assert len(np.unique(past)) == len(past), f"final rows at {frontier}: {listed}"

@@ -5,8 +5,10 @@ from typing import Final
 
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
-from anabranch.operators.contract import Route
+from anabranch.operators.aggregate.sessions import SessionAggregateOperator
+from anabranch.operators.contract import Operator, Route
 from anabranch.operators.route import Routing
+from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
 from anabranch.plan.stages import Placed, Stage, stages
@@ -20,6 +22,7 @@ _REMEMBERS: Final = {
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
     "replaced_by": "the rows of each key from the one that lives at the frontier on",
     "align": "events, until the frontier has passed their starts",
+    "session": "the rows of open sessions",
 }
 """What steps with a state remember, by the names of their operators; others have none."""
 _PANES: Final = "a sum per key and pane, until the frontier has passed its windows"
@@ -40,6 +43,8 @@ def explain(
         for one in stage.steps:
             lines += _step(one, routings, promised[one.node.id])
         lines += _sends(stage)
+    if cut[-1].holds_stables and lanes > 1:
+        lines.append(f"stage {len(cut)}: 1 lane, which emits the least stable of all lanes")
     lines += _warnings(last, lanes)
     lines += [
         f"warning: source {name} has no stables, so nothing becomes final, and steps with a "
@@ -67,15 +72,29 @@ def _step(
         ]
     named = [(one.port, one.of.partition(">")[0]) for one in placed.edges]
     reads = ", ".join(of if port == "input" else f"{port} {of}" for port, of in named)
-    panes = isinstance(node.operator, PaneAggregateOperator)
-    remembers = _PANES if panes else _REMEMBERS.get(node.operator.name, "nothing")
-    final = "starts" if node.final_at_start else "ends"
     return [
         f"  {node.id}: {node.words} (reads {reads})",
-        f"    remembers {remembers}",
-        f"    events are final when the frontier has passed their {final}",
+        f"    remembers {_remembered(node.operator)}",
+        *_final(node),
         f"    {in_words(promised)}",
     ]
+
+
+def _remembered(operator: Operator) -> str:
+    if isinstance(operator, SessionAggregateOperator):
+        return _REMEMBERS["session"]
+    panes = isinstance(operator, PaneAggregateOperator)
+    return _PANES if panes else _REMEMBERS.get(operator.name, "nothing")
+
+
+def _final(node: Step) -> list[str]:
+    if isinstance(node.operator, SessionOperator | SessionAggregateOperator):
+        return [
+            "    sessions are final when the input's frontier has passed their ends",
+            "    stables wait at the start of the oldest open session",
+        ]
+    passed = "starts" if node.final_at_start else "ends"
+    return [f"    events are final when the frontier has passed their {passed}"]
 
 
 def _sends(stage: Stage) -> list[str]:

@@ -63,6 +63,11 @@ class Step:
         """Whether any lane may take any element: it looks at each element by itself."""
         return bool(getattr(self.operator, "any_lane", False))
 
+    @property
+    def holds_stables(self) -> bool:
+        """Whether its frontier depends on its data, so that lanes reach different ones."""
+        return bool(getattr(self.operator, "holds_stables", False))
+
 
 @dataclass(frozen=True, eq=False)
 class Native:

@@ -52,6 +52,11 @@ class Stage:
     steps: tuple[Placed, ...]
     sends: tuple[Send, ...] = ()
 
+    @property
+    def holds_stables(self) -> bool:
+        """Whether its lanes reach different frontiers."""
+        return any(isinstance(one.node, Step) and one.node.holds_stables for one in self.steps)
+
 
 @dataclass
 class _Cut:

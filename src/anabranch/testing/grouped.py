@@ -1,11 +1,11 @@
-"""Operators of groups, as an `Engine` runs them: aggregate, panes, top_k, and their references.
+"""Operators of groups, as an `Engine` runs them: aggregates, top_k, sessions; and references.
 
 Each is made from the options of `engine`, which a case file writes as text too.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,28 +16,36 @@ from anabranch.model.lifetimes import GridWindows
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
+from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.contract import ControlEntry, Gap, Operator, Outcome, Reason, Released
 from anabranch.operators.grid_windows import WINDOW
 from anabranch.operators.reference.aggregate import AggregateByElement
 from anabranch.operators.reference.panes import PanesByElement
+from anabranch.operators.reference.session import SessionByElement, SessionsByElement
 from anabranch.operators.reference.top_k import TopKByElement
+from anabranch.operators.session import SessionOperator
 from anabranch.operators.top_k import TopKOperator
 from anabranch.testing.lifetime_rules import rule_of
 
 Options = Mapping[str, Any]
 
 
+Grouped: TypeAlias = (
+    AggregateByElement | PanesByElement | SessionByElement | SessionsByElement | TopKByElement
+)
+
+
 @dataclass
 class GroupedReference:
-    """The reference of an operator of groups: aggregate, panes, top_k."""
+    """The reference of an operator of groups."""
 
-    operator: AggregateByElement | PanesByElement | TopKByElement
+    operator: Grouped
     conflicts: int = 0
     gaps: Sequence[Gap] = ()
 
     @property
     def live(self) -> int:
-        """End points, or events, that are still needed."""
+        """End points, events or rows that are still needed."""
         return self.operator.live
 
     def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
@@ -130,3 +138,45 @@ def _top_k_options(
     names = (by,) if isinstance(by, str) else tuple(by)
     order = tuple((name.removeprefix("-"), not name.startswith("-")) for name in names)
     return tuple(options.get("keys", ())), int(options.get("k", 1)), order
+
+
+def session_of(schema: ElementSchema, options: Options) -> Operator:
+    """The operator with these options."""
+    return SessionOperator(schema, *_session_options(options))
+
+
+def session_reference(payload: pa.Schema, options: Options) -> GroupedReference:
+    """The reference for these columns."""
+    return GroupedReference(SessionByElement(payload.names, *_session_options(options)))
+
+
+def sessions_of(schema: ElementSchema, options: Options) -> Operator:
+    """The aggregate by session with these options."""
+    own, keys, functions = _sessions_options(options)
+    return SessionAggregateOperator(SessionOperator(schema, *own), keys, functions)
+
+
+def sessions_reference(payload: pa.Schema, options: Options) -> GroupedReference:
+    """The reference for these columns."""
+    own, keys, functions = _sessions_options(options)
+    return GroupedReference(SessionsByElement(payload, *own, keys, functions))
+
+
+def _sessions_options(
+    options: Options,
+) -> tuple[tuple[int, tuple[str, ...]], tuple[str, ...], tuple[Aggregate, ...]]:
+    """Those of `session`, and of `aggregate`; without keys, those of the session."""
+    own = _session_options({name: options[name] for name in ("gap", "by") if name in options})
+    more = {name: options[name] for name in options.keys() - {"gap", "by"}}
+    keys, functions = _aggregate_options({"keys": own[1], **more})
+    return own, (*keys, WINDOW), functions
+
+
+def _session_options(options: Options) -> tuple[int, tuple[str, ...]]:
+    """`gap`, and `by`: names of columns, or one."""
+    unknown = sorted(options.keys() - {"gap", "by"})
+    if unknown:
+        message = f"engine: session has no option {unknown[0]!r}; it has gap and by"
+        raise UsageError(message)
+    by = options.get("by", ())
+    return int(options["gap"]), (by,) if isinstance(by, str) else tuple(by)

@@ -26,15 +26,16 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.state.reshape import Reshape
+from anabranch.operators.union_of import UnionOfOperator
 from anabranch.sources.channels import ELEMENTS, FINAL
 from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.redistribute import split, unite
 from anabranch.spark.lane.rows import LaneRow
-from anabranch.spark.lane.spec import LaneSpec
+from anabranch.spark.lane.spec import LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.state_cache import WarmCopies
-from anabranch.spark.lane.trigger import make
+from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import (
     ATTACH,
     CHANGE,
@@ -99,6 +100,12 @@ class InLanes:
         order = Order(self.operator.schema)
         self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
         self.stores = [Parts() for _ in range(self.lanes)]
+        self.behind: LaneSpec | None = None
+        if getattr(self.operator, "holds_stables", False):
+            output = self.operator.output
+            assert isinstance(output, ElementSchema), f"{self.operator.name} emits no elements"
+            self.spec, self.behind = with_stables(self.spec, UnionOfOperator(output))
+            self.stores.append(Parts())
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -162,16 +169,15 @@ class InLanes:
         arrived = [from_row(row, self.spec.schema, None) for row in crossed]
         rows: list[LaneRow] = []
         records: list[LaneRecord] = []
-        for number, parts in enumerate(self.stores):
-            which = self.spec.lane_id(number)
-            lane = load(parts, which, self.warm) or self.spec.new_lane()
+        sent: list[Parcel] = []
+        for number in range(self.lanes):
             mine = [one for one in arrived if one.lane == number]
-            made = make(number, lane, mine, self.spec)
-            if self.trigger % self.check_every == 0:
-                for state in lane.states.values():
-                    state.check()
-            store(parts, which, lane, self.warm)
-            rows += made.rows
+            made = self._take(self.spec, number, self.stores[number], mine)
+            rows, sent = rows + made.rows, sent + made.parcels
+            records.append(LaneRecord.from_json(made.record.to_json()))
+        if self.behind is not None:
+            made = self._take(self.behind, 0, self.stores[-1], sent)
+            rows = rows + made.rows
             records.append(LaneRecord.from_json(made.record.to_json()))
         require_one_frontier(records)
         self.output += self._shown(rows)
@@ -183,6 +189,17 @@ class InLanes:
         for name in sorted({name for record in records for name in record.violators}):
             self.control(Detach(name))
             self.expelled.add(name)
+
+    def _take(self, spec: LaneSpec, number: int, parts: Parts, mine: Sequence[Parcel]) -> Made:
+        """One trigger of one lane, on the state that it has saved."""
+        which = spec.lane_id(number)
+        lane = load(parts, which, self.warm) or spec.new_lane()
+        made = make(number, lane, mine, spec)
+        if self.trigger % self.check_every == 0:
+            for state in lane.states.values():
+                state.check()
+        store(parts, which, lane, self.warm)
+        return made
 
     def _shown(self, rows: Sequence[LaneRow]) -> list[Element]:
         """The elements of a trigger in the order of seq, or the events that became final."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.contract import Attach, Inputs, State
-from anabranch.operators.pipeline import Pipeline, require_ids, source_of
+from anabranch.operators.contract import Attach, Inputs, Operator, State
+from anabranch.operators.pipeline import Pipeline, PipelineStep, require_ids, source_of
 from anabranch.operators.route import Routing
 from anabranch.spark.lane.exported import lane_file, read_lane
 from anabranch.spark.lane.heartbeats import LaneClock
@@ -16,6 +16,9 @@ from anabranch.spark.lane.rows import LaneRow
 from anabranch.spark.lane.state import Lane, LaneId
 from anabranch.spark.lane.state_cache import is_switched_on
 from anabranch.spark.pack.spill import Depot
+
+STABLES: Final = "stables"
+"""The step that emits the stables of a stage whose lanes reach different frontiers."""
 
 
 class StagesFiles(Protocol):
@@ -65,10 +68,15 @@ class Sending:
 
 @dataclass(frozen=True)
 class NextStage:
-    """Where the elements of a stage go: how many lanes follow, and which streams they get."""
+    """Where the elements of a stage go: how many lanes follow, and which streams they get.
+
+    `only_stables`: the lanes of the stage make the rows of the output, all but the stables, and
+    send nothing but how far they are.
+    """
 
     lanes: int
     sends: tuple[Sending, ...]
+    only_stables: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,7 @@ def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ..
     Each pipeline takes the output of the one before.  What asks for rows of the output
     (`final`) holds for the last stage.  One lane of it emits the stable for all: an operator
     whose frontier depends on its data, and not on stables and members alone, must be followed
-    by a stage of one lane, or run in one.
+    by a stage of one lane, or run in one; see also `with_stables`.
     """
     require_ids((*first.pipeline, *(one for pipeline, _ in others for one in pipeline)))
     specs = [first]
@@ -175,6 +183,19 @@ def staged(first: LaneSpec, *others: tuple[Pipeline, int]) -> tuple[LaneSpec, ..
         received = ((sending.name, operator.schema),)
         specs += follow(before, NextStage(lanes, (sending,)), pipeline, received)
     return tuple(specs)
+
+
+def with_stables(last: LaneSpec, operator: Operator) -> tuple[LaneSpec, LaneSpec]:
+    """A last stage whose lanes reach different frontiers, and one lane that has the least.
+
+    The lanes make all rows of the output but the stables; these come from the one lane behind
+    them, whose `operator` passes on what it reads.
+    """
+    schema = operator.schema
+    sending = Sending(STABLES, last.source, Routing.of(operator))
+    pipeline, received = (PipelineStep(STABLES, operator),), ((STABLES, schema),)
+    sends, one = follow(last, NextStage(1, (sending,), only_stables=True), pipeline, received)
+    return replace(sends, final=last.final), replace(one, final=False)
 
 
 def follow(

@@ -127,6 +127,8 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
 def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
     """One step with all streams of the stage before."""
     given: dict[str, Inputs] = {}
+    # Where the lanes before make the output, their steps number its rows.
+    now.lane.steps = max([now.lane.steps, *(one.log for one in parcels)])
     for name, schema in now.spec.receives:
         mine = [one for one in parcels if one.input == name]
         passed = now.lane.passed.get(name, int(NEVER_UNITS))
@@ -297,7 +299,7 @@ def _step(
 def _emit(now: _Trigger, results: Mapping[str, StepResult]) -> None:
     """The output of the steps: for the next stage, or as rows."""
     spec, reporter = now.spec, now.spec.pipeline[-1].id
-    if spec.after is not None:
+    if spec.after is not None and not spec.after.only_stables:
         for step, result in results.items():
             now.output.setdefault(step, []).append(_data(result.output))
         return
@@ -309,8 +311,10 @@ def _emit(now: _Trigger, results: Mapping[str, StepResult]) -> None:
     if spec.source not in results:
         return
     output = results[spec.source].output
-    # One lane alone emits the stable: the frontier is the same in all of them.
-    output = output if now.number == COUNTING_LANE else _data(output)
+    # One lane alone emits the stable: the frontier is the same in all of them, or the least of
+    # them is found by a lane behind.
+    emits = now.number == COUNTING_LANE and spec.after is None
+    output = output if emits else _data(output)
     now.account.output[ELEMENTS] += len(output)
     _elements(now, output, ELEMENTS)
 
@@ -343,6 +347,8 @@ def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
         frontier = now.lane.passed[one.of] if state is None else int(state.frontier)
         base = Parcel(lane=0, input=one.name, part=now.number, frontier=frontier)
         lanes = after.lanes
+        if after.only_stables:
+            base = replace(base, log=now.lane.steps - 1)
         if one.is_native:
             base, lanes = replace(base, entry=UNROUTED), 1
         output = [some for some in now.output.get(one.of, ()) if len(some)]

@@ -129,6 +129,32 @@ class Fluent(Offered, ABC):
         words = f"windows of {self._span(size)} every {self._span(slide)}"
         return self._step("window", operator, words, final_at_start=True, id=id_)
 
+    def session(
+        self,
+        gap: str | int,
+        by: str | Sequence[str] = (),
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Replace lifetimes by sessions: of one key, rows whose starts are at most `gap` apart.
+
+        A session lives from its first start until `gap` after its last one.  Each row is an
+        event with its session as lifetime and as a column `window`, which a later `group_by`
+        adds to its keys, as Spark's `session_window`.
+
+        Args:
+            gap: A duration, or a number for bigint times.
+            by: The columns of the key: each key has sessions of its own.
+            id: The name of the step.
+        """
+        from anabranch.operators.session import SessionOperator
+
+        length = self._units(gap, "session: gap")
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        operator = SessionOperator(self._plain, length, keys)
+        words = f"sessions by {', '.join(keys)} with a gap of {self._span(length)}"
+        return self._step("session", operator, words, id=id)
+
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
         """Replace lifetimes by a hopping window.
 
@@ -308,7 +334,7 @@ class Fluent(Offered, ABC):
 
     def _sample(self) -> "DataFrame":
         entry = sources(self._node)[0].entry
-        return sample_of(entry.session, self._node.schema, is_ntz=entry.copies.is_ntz)
+        return sample_of(entry.spark, self._node.schema, is_ntz=entry.copies.is_ntz)
 
     def _units(self, given: str | int, what: str, *, least: int | None = 1) -> int:
         text = str(given).strip()

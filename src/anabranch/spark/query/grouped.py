@@ -8,7 +8,9 @@ from anabranch.offered import Offered
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
+from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Step
 from anabranch.spark.query.fluent import WINDOW
 from anabranch.spark.query.query import Query
@@ -30,7 +32,8 @@ class Grouped(Offered):
     ) -> Query:
         """One result per group for each interval in which the group's events do not change.
 
-        After `window(size, slide)` there is one result per group and window.
+        After `window(size, slide)` there is one result per group and window, after `session` one
+        per group and session.
 
         Args:
             id: The name of the step.
@@ -45,12 +48,10 @@ class Grouped(Offered):
         by_window = WINDOW in self.query.columns and node.final_at_start
         if by_window and WINDOW not in keys:
             keys = (*keys, WINDOW)
-        if by_window and isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
-            # The rows before the windows: they are added up by panes, and not copied.
-            panes = PaneAggregateOperator(rule.schema, keys, wanted, windows=rule.windows)
+        if isinstance(node, Step) and (both := _in_one_step(node, keys, wanted)) is not None:
             step = Step(
                 id or "aggregate",
-                panes,
+                both,
                 node.reads,
                 f"{words}, in {node.words}",
                 final_at_start=True,
@@ -95,9 +96,20 @@ class Grouped(Offered):
         return self.query._step("top_k", operator, words, id=id)
 
 
-def _grid_of(node: Step) -> GridWindowOperator | None:
-    """The windows that a step makes, if it does nothing else."""
-    return node.operator if isinstance(node.operator, GridWindowOperator) else None
+def _in_one_step(
+    node: Step, keys: tuple[str, ...], wanted: tuple[Aggregate, ...]
+) -> PaneAggregateOperator | SessionAggregateOperator | None:
+    """Windows or sessions and the aggregate behind them as one operator, if there is one.
+
+    Rows before windows are added up by panes, and not copied; with sessions, what is remembered
+    are the open ones alone.
+    """
+    operator = node.operator
+    if isinstance(operator, SessionOperator):
+        return SessionAggregateOperator(operator, keys, wanted)
+    if isinstance(operator, GridWindowOperator) and fits(wanted):
+        return PaneAggregateOperator(operator.schema, keys, wanted, windows=operator.windows)
+    return None
 
 
 def _function(given: object, name: str) -> Aggregate:

@@ -390,7 +390,7 @@ class Merged(Fluent):
         if self.copies.stream is None and not self.copies.has_stables and not complete:
             warn_endless(self.call)
         return prepared.start(
-            self.session,
+            self.spark,
             once=once,
             interval=interval,
             on_trigger=on_trigger,
@@ -400,7 +400,7 @@ class Merged(Fluent):
         )
 
     @property
-    def session(self) -> "SparkSession":
+    def spark(self) -> "SparkSession":
         """The session of the DataFrames; of inboxes alone the one that runs, or a new one."""
         stream = self.copies.stream
         return session() if stream is None else stream.df.sparkSession
@@ -471,4 +471,4 @@ class Merged(Fluent):
             # A batch is complete, and no clock runs.
             replace(watch, clock=None).advance(complete=watch.plain is not None)
         rows = [tuple(asdict(entry).values()) for entry in log.entries]
-        return self.session.createDataFrame(rows, ENTRIES)
+        return self.spark.createDataFrame(rows, ENTRIES)

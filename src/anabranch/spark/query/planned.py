@@ -33,7 +33,15 @@ from anabranch.plan.node import (
 from anabranch.plan.stages import Placed, Send, Stage, stages
 from anabranch.sources.channels import FINAL, LATE
 from anabranch.spark.lane.native import Boundary, NativeStream
-from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, NextStage, Sending, follow
+from anabranch.spark.lane.spec import (
+    Entry,
+    Founder,
+    LaneSpec,
+    NextStage,
+    Sending,
+    follow,
+    with_stables,
+)
 from anabranch.spark.lane.stage import Natives, in_lanes, in_lanes_once
 from anabranch.spark.pack.files import pack_control
 from anabranch.spark.pack.rows import packed
@@ -199,9 +207,9 @@ class Planned:
         return ElementSchema(self.main.schema.time, pa.schema(list(fields.values())))
 
     @property
-    def session(self) -> "SparkSession":
+    def spark(self) -> "SparkSession":
         """The session of the sources."""
-        return self.main.session
+        return self.main.spark
 
     def continued(self, run: Run | None) -> "Planned":
         """The same query as a run has it, in all that is not asked for."""
@@ -262,6 +270,8 @@ class Planned:
             at_start = isinstance(self.last, Step) and self.last.final_at_start
             pipeline = with_final(last.pipeline, at_start=at_start)
             specs[-1] = replace(last, pipeline=pipeline, final=True)
+        if cut[-1].holds_stables and self.lanes > 1:
+            specs += with_stables(specs.pop(), UnionOfOperator(self.schema))
         return tuple(specs)
 
     def _first(self, stage: Stage) -> LaneSpec:

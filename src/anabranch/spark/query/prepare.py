@@ -313,7 +313,7 @@ def prepare(
     _require_apart(merged, folder, output)
     if folder is not None and (folder / LOCK).exists():
         DriverLock(folder).release()  # raises if another merge runs
-    far = remote.RemoteFolder(merged.session, place) if folder is None else None
+    far = remote.RemoteFolder(merged.spark, place) if folder is None else None
     found = remote.find(far) if folder is None and far else runs.find(Path(place), output)
     log = None if found is None or folder is None else _log(folder, found)
     if found is not None and log is not None:

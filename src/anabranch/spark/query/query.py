@@ -143,7 +143,7 @@ class Query(Fluent):
             limit=to_bytes(max_bytes_per_trigger, option="max_bytes_per_trigger"),
         )
         return prepared.start(
-            planned.session,
+            planned.spark,
             once=once,
             interval=interval,
             on_trigger=on_trigger,
