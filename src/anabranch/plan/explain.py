@@ -1,14 +1,17 @@
 """A query in words: steps by stage, lanes, what each promises, what never becomes final."""
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.contract import Route
+from anabranch.operators.merge.choose import REMEMBERS
+from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
+from anabranch.plan.replicas import explain_merge, warnings_of
 from anabranch.plan.stages import Placed, Stage, stages
 
 _REMEMBERS: Final = {
@@ -33,7 +36,8 @@ def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
     for number, stage in enumerate(cut):
         lines.append(f"stage {number}: {lanes} lane{'' if lanes == 1 else 's'}")
         for one in stage.steps:
-            lines += _step(one, routings, promised[one.node.id])
+            known = promised[one.node.id]
+            lines += _step(one, routings, known, more=explain_merge(one.node, promised))
         lines += _sends(stage)
     lines += _warnings(last, lanes)
     for name, words in entries.items():
@@ -42,7 +46,11 @@ def explain(last: Source | Step, lanes: int, entries: Mapping[str, str]) -> str:
 
 
 def _step(
-    placed: Placed, routings: Mapping[str, Routing], promised: StreamProperties
+    placed: Placed,
+    routings: Mapping[str, Routing],
+    promised: StreamProperties,
+    *,
+    more: Sequence[str],
 ) -> list[str]:
     node = placed.node
     if isinstance(node, Source):
@@ -52,15 +60,24 @@ def _step(
         ]
     named = [(one.port, one.of.partition(">")[0]) for one in placed.edges]
     reads = ", ".join(of if port == "input" else f"{port} {of}" for port, of in named)
-    panes = isinstance(node.operator, PaneAggregateOperator)
-    remembers = _PANES if panes else _REMEMBERS.get(node.operator.name, "nothing")
     final = "starts" if node.final_at_start else "ends"
     return [
         f"  {node.id}: {node.words} (reads {reads})",
-        f"    remembers {remembers}",
+        *(["    goes before a merge of replicas that need it"] if node.why else []),
+        *(f"    {line}" for line in more),
+        f"    remembers {_remembers(node.operator)}",
         f"    events are final when the frontier has passed their {final}",
         f"    {in_words(promised)}",
     ]
+
+
+def _remembers(operator: Any) -> str:
+    """What a step with this operator keeps."""
+    if isinstance(operator, PaneAggregateOperator):
+        return _PANES
+    if isinstance(operator, MergeOfOperator) and operator.case is not None:
+        return REMEMBERS[operator.case]
+    return _REMEMBERS.get(operator.name, "nothing")
 
 
 def _sends(stage: Stage) -> list[str]:
@@ -84,6 +101,7 @@ def _warnings(last: Node, lanes: int) -> list[str]:
         if not isinstance(node, Step):
             continue
         operator = node.operator
+        lines += warnings_of(node)
         if operator.name in ("aggregate", "top_k") and not operator.route_columns and lanes > 1:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "
