@@ -20,6 +20,7 @@ from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Native, Source, Step
 from anabranch.plan.properties import properties, unordered
+from anabranch.plan.stages import stages
 
 STRICT = StreamProperties(insert_only=True, strictly_increasing=True)
 KEYED_INSERTS = StreamProperties(insert_only=True, keyed=True)
@@ -57,7 +58,7 @@ def test_a_step_that_makes_order_makes_it_in_one_lane_alone() -> None:
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_order_ends_at_what_spark_changes_and_at_a_shuffle(lanes: int) -> None:
+def test_order_ends_at_what_spark_changes(lanes: int) -> None:
     kept = passed_on(filtered(source(STRICT)))
     assert properties(kept, lanes)["where"] == StreamProperties(
         insert_only=True, keyed=lanes == 1
@@ -66,14 +67,19 @@ def test_order_ends_at_what_spark_changes_and_at_a_shuffle(lanes: int) -> None:
     assert not properties(shuffled, lanes)["again"].ordered
 
 
-def test_a_shuffle_without_a_filter_ends_order_too() -> None:
+def test_a_shuffle_of_one_lane_keeps_order() -> None:
+    """Its one lane sends its elements as it emits them: see `test_replica_laws`."""
+
     def replaced(read: Source) -> Step:
         return Step("rows", ReplacedByOperator(SCHEMA, ("k",)), (("input", read),), "rows")
 
     free, by_start = source(STRICT), Routing(Route.START)
     fixed = replace(free, routing=by_start, may_follow=False)
-    assert properties(replaced(free), 1)["rows"].strictly_increasing
-    assert properties(replaced(fixed), 1)["rows"] == StreamProperties(keyed=True)
+    for read, count in ((free, 1), (fixed, 2)):
+        cut, _ = stages(replaced(read))
+        assert len(cut) == count
+        assert properties(replaced(read), 1)["rows"].strictly_increasing
+        assert properties(replaced(read), 2)["rows"] == StreamProperties(keyed=True)
     join = JoinOperator(SCHEMA, SCHEMA, (("k", "k"), ("v", "v")))
     both = Step("join", join, (("left", fixed), ("right", fixed)), "join")
     assert properties(both, 1)["join"] == StreamProperties(insert_only=True)

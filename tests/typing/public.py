@@ -42,5 +42,8 @@ def on_spark() -> None:
     assert_type(query.isActive, bool)
     assert_type(query.lastProgress, StreamingQueryProgress | None)
     assert_type(query.silent("1 minute"), list[str])
+    counted = merged.group_by("k").aggregate(n=ab.count())
+    assert_type(ab.merge(counted, merged.where("n > 0"), names=["one", "two"]), ab.Query)
+    assert_type(ab.merge(ab.elements(rows), counted), ab.Query)
     ran = ab.windows_run(rows, like="flink", time="start", size=5, slide=1)
     assert_type(ran.results(), DataFrame)

@@ -71,7 +71,9 @@ class Beat:
     @property
     def ahead_of(self) -> dict[str, int]:
         """The rows of each source that were too far in the future, where there were some."""
-        return {self.names[at]: int(self.ahead[at]) for at in np.flatnonzero(self.ahead)}
+        return {
+            self.names[at]: int(self.ahead[at]) for at in np.flatnonzero(self.ahead).tolist()
+        }
 
     @property
     def counts(self) -> dict[str, int]:

@@ -124,6 +124,11 @@ class Reason(Enum):
         "further behind the output's frontier than `remember`: not remembered whether the "
         "output has this event",
     )
+    SURPASSED = (
+        29,
+        Bucket.ABSORBED,
+        "the output is final here: another replica of the query was faster",
+    )
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code

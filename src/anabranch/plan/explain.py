@@ -7,10 +7,13 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.contract import Operator, Route
+from anabranch.operators.merge.choose import REMEMBERS
+from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
 from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
+from anabranch.plan.replicas import explain_merge, warnings_of
 from anabranch.plan.stages import Placed, Stage, stages
 
 _REMEMBERS: Final = {
@@ -41,7 +44,8 @@ def explain(
     for number, stage in enumerate(cut):
         lines.append(f"stage {number}: {lanes} lane{'' if lanes == 1 else 's'}")
         for one in stage.steps:
-            lines += _step(one, routings, promised[one.node.id])
+            known = promised[one.node.id]
+            lines += _step(one, routings, known, more=explain_merge(one.node, promised))
         lines += _sends(stage)
     if cut[-1].holds_stables and lanes > 1:
         lines.append(f"stage {len(cut)}: 1 lane, which emits the least stable of all lanes")
@@ -62,7 +66,11 @@ def has_state(last: Node) -> bool:
 
 
 def _step(
-    placed: Placed, routings: Mapping[str, Routing], promised: StreamProperties
+    placed: Placed,
+    routings: Mapping[str, Routing],
+    promised: StreamProperties,
+    *,
+    more: Sequence[str],
 ) -> list[str]:
     node = placed.node
     if isinstance(node, Source):
@@ -74,6 +82,8 @@ def _step(
     reads = ", ".join(of if port == "input" else f"{port} {of}" for port, of in named)
     return [
         f"  {node.id}: {node.words} (reads {reads})",
+        *(["    goes before a merge of replicas that need it"] if node.why else []),
+        *(f"    {line}" for line in more),
         f"    remembers {_remembered(node.operator)}",
         *_final(node),
         f"    {in_words(promised)}",
@@ -83,6 +93,8 @@ def _step(
 def _remembered(operator: Operator) -> str:
     if isinstance(operator, SessionAggregateOperator):
         return _REMEMBERS["session"]
+    if isinstance(operator, MergeOfOperator) and operator.case is not None:
+        return REMEMBERS[operator.case]
     panes = isinstance(operator, PaneAggregateOperator)
     return _PANES if panes else _REMEMBERS.get(operator.name, "nothing")
 
@@ -118,6 +130,7 @@ def _warnings(last: Node, lanes: int) -> list[str]:
         if not isinstance(node, Step):
             continue
         operator = node.operator
+        lines += warnings_of(node)
         if operator.name in ("aggregate", "top_k") and not operator.route_columns and lanes > 1:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "

@@ -7,7 +7,7 @@ so that a query is its last node; a node that two others read is one stream, rea
 the frontier has passed its start.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -24,7 +24,8 @@ class Source:
 
     `entry` is opaque.  `routing` is what its operator asks for; `may_follow`: its lanes may be
     those of a key of the payload as well, since all elements of an event have the same payload.
-    `properties` are what one lane of it promises.
+    `properties` are what one lane of it promises.  `may_drop`: rows that come late are dropped,
+    so that two sources of the same rows need not have the same history.
     """
 
     id: str
@@ -36,7 +37,10 @@ class Source:
     final_at_start: bool = False
     renamed: "Callable[[str], Source] | None" = None
     """The same source under a name, if the user gave it none."""
+    has_word: bool = False
+    """Whether its id is a word (`merge`), which it keeps unless another source has it."""
     properties: StreamProperties = field(default_factory=StreamProperties)
+    may_drop: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,8 @@ class Step:
     final_at_start: bool = False
     is_named: bool = False
     """Whether the user gave it its id; else it gets a number if another step has the id."""
+    why: str = ""
+    """Why it is there, if the user did not ask for it."""
 
     @property
     def schema(self) -> ElementSchema:
@@ -115,16 +121,16 @@ def nodes(last: Node) -> list[Node]:
 def rewritten(last: Node, change: "Callable[[Node], Node]") -> Node:
     """The same query with each node changed, after those that it reads.
 
-    What was shared stays shared.
+    What was shared stays shared, and a node stays itself if nothing below it changes.
     """
     known: dict[int, Node] = {}
     for one in nodes(last):
-        if isinstance(one, Native):
-            made: Node = replace(one, of=known[id(one.of)])
-        elif isinstance(one, Step):
-            made = replace(one, reads=tuple((port, known[id(n)]) for port, n in one.reads))
-        else:
-            made = one
+        made: Node = one
+        if any(known[id(read)] is not read for read in reads_of(one)):
+            if isinstance(one, Native):
+                made = replace(one, of=known[id(one.of)])
+            elif isinstance(one, Step):
+                made = replace(one, reads=tuple((port, known[id(n)]) for port, n in one.reads))
         known[id(one)] = change(made)
     return known[id(last)]
 
@@ -135,21 +141,30 @@ def with_names(last: Node) -> Node:
     If there are several sources, each that has no name gets one.  A step whose id another step
     has gets a number, in the order in which steps read one another.
     """
-    given = {one.id for one in nodes(last) if isinstance(one, Source) or one.is_named}
-    several, taken, count = len(sources(last)) > 1, set(given), 0
+    entries = _names_of_sources(sources(last))
+    taken = {*entries.values()}
+    taken |= {one.id for one in nodes(last) if not isinstance(one, Source) and one.is_named}
 
     def named(one: Node) -> Node:
-        nonlocal count
         if isinstance(one, Source):
-            count += 1
-            can = several and one.renamed is not None
-            return one.renamed(f"source_{count}") if can and one.renamed else one
+            name = entries[id(one)]
+            return one.renamed(name) if one.renamed and name != one.id else one
         if not one.is_named:
             one = replace(one, id=next(name for name in _names(one.id) if name not in taken))
         taken.add(one.id)
         return one
 
     return rewritten(last, named)
+
+
+def _names_of_sources(every: Sequence[Source]) -> dict[int, str]:
+    """Their ids, or numbered ones where they have no names and there are several."""
+    ids, found = [one.id for one in every], {}
+    for number, one in enumerate(every, 1):
+        is_unclear = ids.count(one.id) > 1 if one.has_word else len(ids) > 1
+        rename = is_unclear and one.renamed is not None
+        found[id(one)] = f"{one.id}_{number}" if rename else one.id
+    return found
 
 
 def sources(last: Node) -> list[Source]:

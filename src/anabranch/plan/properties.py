@@ -5,8 +5,9 @@ Spark changes has the rule here.  All hold if every replica runs the same plan o
 input, without gaps.  They may be too few, never too many.
 
 Operators state what one lane emits.  Lanes run beside one another, so of several lanes together
-no order is known, and neither after a shuffle.  Identities stay unique: a step that promises
-them has all events of an identity in one lane.
+no order is known, and neither after what Spark changes.  One lane sends its elements to the
+lane of the next stage as it emits them.  Identities stay unique: a step that promises them has
+all events of an identity in one lane.
 """
 
 from collections.abc import Mapping
@@ -14,27 +15,25 @@ from dataclasses import replace
 
 from anabranch.model.properties import PROPERTIES, StreamProperties, cheapest
 from anabranch.plan.node import Node, Source, Step, nodes
-from anabranch.plan.stages import stages
 
 
 def properties(last: Source | Step, lanes: int) -> Mapping[str, StreamProperties]:
     """What the output of each node promises, by its id, if the query has this many lanes."""
-    cut, _ = stages(last)
-    stage = {one.node.id: at for at, each in enumerate(cut) for one in each.steps}
-    found: dict[str, StreamProperties] = {}
+    found = properties_of(last, lanes)
+    return {one.id: found[id(one)] for one in nodes(last)}
 
-    def read(node: Node, by: Step) -> StreamProperties:
-        is_here = stage.get(node.id) == stage[by.id]
-        return found[node.id] if is_here else unordered(found[node.id])
 
+def properties_of(last: Node, lanes: int) -> Mapping[int, StreamProperties]:
+    """The same by node (its Python `id`), for plans whose names are not unique yet."""
+    found: dict[int, StreamProperties] = {}
     for node in nodes(last):
         if isinstance(node, Source):
             known = node.properties
         elif isinstance(node, Step):
-            known = node.operator.properties(*(read(one, node) for _, one in node.reads))
+            known = node.operator.properties(*(found[id(one)] for _, one in node.reads))
         else:
-            known = unordered(after_native(found[node.of.id], one_to_one=node.one_to_one))
-        found[node.id] = known if lanes == 1 else unordered(known)
+            known = unordered(after_native(found[id(node.of)], one_to_one=node.one_to_one))
+        found[id(node)] = known if lanes == 1 else unordered(known)
     return found
 
 
@@ -54,7 +53,7 @@ def after_native(properties: StreamProperties, *, one_to_one: bool) -> StreamPro
 
 
 def unordered(properties: StreamProperties) -> StreamProperties:
-    """What is left if the order is not known: after a shuffle, or of several lanes."""
+    """What is left if the order is not known: after Spark's changes, or of several lanes."""
     return StreamProperties(insert_only=properties.insert_only, keyed=properties.keyed)
 
 

@@ -69,13 +69,7 @@ class _Cut:
 
 def stages(last: Source | Step) -> tuple[tuple[Stage, ...], Mapping[str, Routing]]:
     """The stages of a query, and the routing of its sources by id."""
-    every = nodes(last)
-    cut = _Cut()
-    for node in every:
-        if isinstance(node, Source):
-            cut.stage[node.id], cut.placement[node.id] = 0, source_routing(node, every)
-        elif isinstance(node, Step):
-            _place(node, cut)
+    every, cut = nodes(last), _cut(last)
     steps = [one for one in every if not isinstance(one, Native)]
     sends, edges = _sends(steps, cut)
     made = []
@@ -87,6 +81,21 @@ def stages(last: Source | Step) -> tuple[tuple[Stage, ...], Mapping[str, Routing
         one.id: cut.placement[one.id] or one.routing for one in every if isinstance(one, Source)
     }
     return tuple(made), routings
+
+
+def placement(last: Source | Step) -> Placement:
+    """What decides the lane of the elements of the output."""
+    return _cut(last).placement[last.id]
+
+
+def _cut(last: Source | Step) -> _Cut:
+    every, cut = nodes(last), _Cut()
+    for node in every:
+        if isinstance(node, Source):
+            cut.stage[node.id], cut.placement[node.id] = 0, source_routing(node, every)
+        elif isinstance(node, Step):
+            _place(node, cut)
+    return cut
 
 
 def source_routing(source: Source, every: Sequence[Node]) -> Routing:

@@ -73,7 +73,8 @@ class Account:
         late = sum(int((b == Bucket.LATE).sum()) for b in result.buckets)
         late += sum(int((held.buckets == Bucket.LATE).sum()) for held in result.resolved)
         broken = sum(int((b == Bucket.VIOLATION).sum()) for b in result.buckets)
-        made = {LATE: late, VIOLATIONS: broken}
+        # Of replicas that are queries, too: they deny events only if their histories differ.
+        made = {LATE: late, VIOLATIONS: broken, "conflicts": result.conflicts}
         if takes_inputs:
             made |= {one: getattr(result, one) for one in _COUNTED}
         for name, count in made.items():

@@ -233,7 +233,8 @@ def _step(
         polled, now = None, max(TIMELESS, state.now)
     else:
         polled, now = time, max(before[0] if before else TIMELESS, state.now)
-    since, behind = before[1] if len(before) > 1 else TIMELESS, ()
+    behind: tuple[str, ...] = ()
+    since = before[1] if len(before) > 1 else TIMELESS
     if spec.is_timed and not spec.has_arrival and len(lines):
         # They arrived after the poll of the trigger before, which followed the one before it.
         lines = _since(lines, since)

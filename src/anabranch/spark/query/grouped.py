@@ -32,8 +32,8 @@ class Grouped(Offered):
     ) -> Query:
         """One result per group for each interval in which the group's events do not change.
 
-        After `window(size, slide)` there is one result per group and window, after `session` one
-        per group and session.
+        After `window(size, slide)` there is one result per group and window, after `session`
+        one per group and session.
 
         Args:
             id: The name of the step.

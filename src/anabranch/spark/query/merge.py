@@ -6,12 +6,14 @@ streaming inputs are validated at the call; no row is read before a view is used
 The same plan runs on batch and streaming input: pack, shuffle by lane, merge, unpack.  A batch
 is one step with the same history.  An inbox is read as its sibling DataFrames are: batch or
 streaming.  Without DataFrames its views are batches, and `start` reads new files as they come.
+
+Queries that are replicas of one result are merged by `anabranch.spark.query.replicas`.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from anabranch.batch.times import to_seconds
 from anabranch.errors import UsageError
@@ -24,6 +26,7 @@ from anabranch.spark.frames import require_frame
 from anabranch.spark.query.asked import Asked, case_named
 from anabranch.spark.query.copies import MERGE, agree
 from anabranch.spark.query.endless import warn_endless
+from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
 from anabranch.spark.query.run_record import new_id
 from anabranch.spark.query.streams import Stream, elements
@@ -32,6 +35,10 @@ from anabranch.spark.session.host import cores
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from anabranch.spark.query.query import Query
+
+
+_WAIT_WALL: Final = "5 minutes"
 
 UNNAMED: Final = "source"
 """The id of a stream without a name in a query."""
@@ -40,29 +47,74 @@ UNION: Final = Hosted(UnionOperator, "union: all events of all inputs", "ab.unio
 ALONE: Final = Hosted(UnionOperator, UNION.meaning, QUERY)
 
 
+@overload
 def merge(
     *inputs: "Stream | Inbox | DataFrame",
+    case: str = ...,
+    policy: str | Policy | None = ...,
+    lanes: int | None = ...,
+    gaps: bool | None = ...,
+    wait: str | int | None = ...,
+    wait_wall: str = ...,
+    remember: str | int | None = ...,
+    replicas: Sequence[str] = ...,
+    assume_complete: bool = ...,
+    strict: bool = ...,
+    quarantine: str | Path | None = ...,
+) -> Merged: ...
+
+
+@overload
+def merge(
+    first: "Query | Merged",
+    /,
+    *inputs: "Query | Merged | Stream | DataFrame",
+    names: Sequence[str] = ...,
+    case: str = ...,
+    policy: str | Policy | None = ...,
+) -> "Query": ...
+
+
+@overload
+def merge(
+    first: "Stream | DataFrame",
+    second: "Query | Merged",
+    /,
+    *inputs: "Query | Merged | Stream | DataFrame",
+    names: Sequence[str] = ...,
+    case: str = ...,
+    policy: str | Policy | None = ...,
+) -> "Query": ...
+
+
+def merge(
+    *inputs: "Query | Merged | Stream | Inbox | DataFrame",
+    names: Sequence[str] = (),
     case: str = "auto",
     policy: str | Policy | None = None,
     lanes: int | None = None,
     gaps: bool | None = None,
     wait: str | int | None = None,
-    wait_wall: str = "5 minutes",
+    wait_wall: str = _WAIT_WALL,
     remember: str | int | None = None,
     replicas: Sequence[str] = (),
     assume_complete: bool = False,
     strict: bool = False,
     quarantine: str | Path | None = None,
-) -> Merged:
-    """Merge replicas of one stream into one stream.
+) -> "Merged | Query":
+    """Merge replicas of one stream into one stream, or queries with one result into one query.
 
     The schemas, times and declared properties of the inputs are validated now; no row is read
     until a view is used or the query is started.
 
+    If one of the inputs is a query, all of them are plans for one result, of which only
+    `names`, `case` and `policy` are options: docs/guide/queries.md, Replicas of a query.
+
     Args:
         *inputs: `ab.events(df, ...)`, `ab.elements(df, ...)`, a DataFrame (as
             `ab.elements(df)`), or `ab.inbox(path)`.  Each DataFrame is one replica, or holds
-            several in the column `replica`; an inbox holds one per sub-folder.
+            several in the column `replica`; an inbox holds one per sub-folder.  Or queries.
+        names: Of queries: the names of the replicas.  Default: their positions.
         case: The merge algorithm, "r0" (cheapest, strictest) to "r4"; "auto" chooses the
             cheapest that the declared properties permit.
         policy: What the merge does where the data leaves a choice, an `ab.Policy` or its text,
@@ -83,8 +135,8 @@ def merge(
             "forever": until the replica is detached.
         replicas: Names of replicas in a column `replica` that take part from the beginning,
             even if their first row comes later.  A replica that first appears after the first
-            trigger and is not listed here is `joining`: its rows are merged, its stables have no
-            effect.
+            trigger and is not listed here is `joining`: its rows are merged, its stables have
+            no effect.
         assume_complete: Treat replicas that appear later as complete from the beginning.
         strict: Fail at the first row that would be quarantined.
         quarantine: The folder for rows that were not merged, of views that are started with
@@ -92,6 +144,28 @@ def merge(
 
     A case, policy or number of lanes that is not given is that of the run that is continued.
     """
+    if any(isinstance(one, Fluent) and not isinstance(one, Stream) for one in inputs):
+        from anabranch.spark.query.replicas import merge_queries
+
+        of_streams = {
+            "lanes": (lanes, None),
+            "gaps": (gaps, None),
+            "wait": (wait, None),
+            "wait_wall": (wait_wall, _WAIT_WALL),
+            "remember": (remember, None),
+            "replicas": (tuple(replicas), ()),
+            "assume_complete": (assume_complete, False),
+            "strict": (strict, False),
+            "quarantine": (quarantine, None),
+        }
+        given = [name for name, (one, usual) in of_streams.items() if one != usual]
+        return merge_queries(inputs, names=names, case=case, policy=policy, options=given)
+    if names:
+        message = (
+            f"ab.merge: names={list(names)} is for queries, and these inputs are streams; name "
+            "each of them: ab.events(df, ..., name='east')"
+        )
+        raise UsageError(message)
     made = _streams(inputs, "ab.merge")
     asked = Asked(
         case=case_named(case),
@@ -174,9 +248,7 @@ def build(
     return Merged(copies, asked, choice, lanes, new_id(), place)
 
 
-def _streams(
-    inputs: "Sequence[Stream | Inbox | DataFrame]", where: str
-) -> list[Stream | Inbox]:
+def _streams(inputs: "Sequence[Any]", where: str) -> list[Stream | Inbox]:
     made: list[Stream | Inbox] = []
     for at, one in enumerate(inputs):
         if isinstance(one, Stream) and one.replaced_by:

@@ -101,7 +101,7 @@ class Merged(Fluent):
         if self.is_aligned:
             message = f"{self.call}: align() is the last step; add other steps before it"
             raise UsageError(message)
-        return self.source(self._inner.name)
+        return replace(self.source(self._inner.name), renamed=self.source, has_word=True)
 
     def source(self, name: str) -> Source:
         """The merge as the source of a query, called `name` there."""
@@ -115,6 +115,7 @@ class Merged(Fluent):
             may_follow=routing.by is Route.IDENTITY,
             final_at_start=self.copies.ends_are_known,
             properties=self._promised,
+            may_drop=bool(self.copies.clocks) or Policy.parse(self.policy).gaps,
         )
 
     @property

@@ -17,7 +17,7 @@ import pyarrow as pa
 from anabranch.batch.schema import REPLICA, ElementSchema
 from anabranch.errors import SchemaError, UsageError
 from anabranch.operators.contract import Route
-from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
+from anabranch.operators.pipeline import with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.node import (
@@ -30,24 +30,18 @@ from anabranch.plan.node import (
     sources,
     with_names,
 )
-from anabranch.plan.stages import Placed, Send, Stage, stages
+from anabranch.plan.replicas import settled
+from anabranch.plan.stages import Send, Stage, placement, stages
 from anabranch.sources.channels import FINAL, LATE
 from anabranch.spark.lane.native import Boundary, NativeStream
-from anabranch.spark.lane.spec import (
-    Entry,
-    Founder,
-    LaneSpec,
-    NextStage,
-    Sending,
-    follow,
-    with_stables,
-)
+from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, with_stables
 from anabranch.spark.lane.stage import Natives, in_lanes, in_lanes_once
 from anabranch.spark.pack.files import pack_control
 from anabranch.spark.pack.rows import packed
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.copies import Copies
+from anabranch.spark.query.laid_out import laid_out, pipeline_of
 from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
 from anabranch.spark.query.run_record import Run
 from anabranch.spark.query.watch import InboxWatch
@@ -82,7 +76,7 @@ class Planned:
         entries = tuple((one.id, one.entry) for one in sources(last))
         _require_together(entries)
         main = entries[0][1]
-        return cls(last, entries, main.lanes, main.id, main.quarantine)
+        return cls(settled(last, main.lanes), entries, main.lanes, main.id, main.quarantine)
 
     @property
     def main(self) -> Merged:
@@ -176,6 +170,8 @@ class Planned:
             raise SchemaError(message)
         operator = self.last.operator if isinstance(self.last, Step) else None
         by = operator.route_columns if operator and operator.route is Route.KEY else None
+        if by is None and (placed := placement(self.last)) and placed.by is Route.KEY:
+            by = placed.columns  # such as a merge of replicas that group by these columns
         if names and self.lanes > 1 and (by is None or not set(by) <= set(names)):
             has = f"groups by {list(by)}" if by else "does not group by columns"
             message = (
@@ -218,7 +214,10 @@ class Planned:
         last = rewritten(self.last, lambda one: _entered(one, known))
         assert not isinstance(last, Native), f"{last.id} is not in lanes"
         made = replace(self, entries=entries, last=last)
-        return made if run is None else replace(made, lanes=self.asked.lanes or run.lanes)
+        if run is None:
+            return made
+        lanes = self.asked.lanes or run.lanes
+        return replace(made, lanes=lanes, last=settled(last, lanes))
 
     def watches(
         self, log: ControlLog, founders: Sequence[str], limit: int = TRIGGER_BYTES
@@ -255,16 +254,7 @@ class Planned:
         """The lanes of each stage, and `more` that they must know."""
         cut, _ = self._cut
         first = replace(self._first(cut[0]), **more)
-        specs = [first]
-        for number, stage in enumerate(cut[:-1]):
-            before = specs.pop()
-            sends = tuple(
-                Sending(one.name, one.of, one.routing, is_native=bool(one.natives))
-                for one in stage.sends
-            )
-            received = tuple((one.name, _sent_schema(one)) for one in stage.sends)
-            after = NextStage(self.lanes, sends)
-            specs += follow(before, after, _pipeline(cut[number + 1]), received)
+        specs = laid_out(cut, first)
         if final:
             last = specs[-1]
             at_start = isinstance(self.last, Step) and self.last.final_at_start
@@ -286,7 +276,7 @@ class Planned:
         return replace(
             specs[0],
             lanes=self.lanes,
-            pipeline=_pipeline(stage),
+            pipeline=pipeline_of(stage),
             founders=specs[0].founders if alone else founders,
             entries=entries,
             late=None if alone else self.apart_schema,
@@ -353,18 +343,6 @@ class _Changes:
         return df
 
 
-def _pipeline(stage: Stage) -> Pipeline:
-    return tuple(_pipeline_step(one) for one in stage.steps)
-
-
-def _pipeline_step(placed: Placed) -> PipelineStep:
-    node = placed.node
-    if isinstance(node, Step):
-        return PipelineStep(node.id, node.operator, node.words, reads=placed.edges)
-    entry: PipelineStep = node.entry.spec().pipeline[0]
-    return replace(entry, id=node.id, is_entry=True)
-
-
 def _may_change(send: Send) -> bool:
     """Whether a filter may be another after a restart.
 
@@ -373,11 +351,6 @@ def _may_change(send: Send) -> bool:
     """
     base = send.natives[0].of if send.natives else None
     return isinstance(base, Source) and base.entry.hosted is UNION_OF_INSERTS
-
-
-def _sent_schema(one: Send) -> ElementSchema:
-    node = one.natives[-1] if one.natives else one.node
-    return replace(node.schema, has_seq=False, has_replica=False)
 
 
 def _passed_on(last: Native) -> Step:
