@@ -1,6 +1,5 @@
 """One event per key and input: what repeats a key is kept back, however the input is cut."""
 
-from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -10,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from state_store import Store
 
-from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, STABLE, Batch
+from anabranch.batch.batch import FOREVER_UNITS, INSERT, STABLE, Batch
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError, ViolationError
+from anabranch.model.element import Insert, Stable
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import (
     REASONS,
@@ -30,6 +30,7 @@ from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final
+from anabranch.operators.reference.keyed import Keys
 from anabranch.operators.route import Routing
 from anabranch.operators.union import UnionOperator
 from anabranch.testing.step_account import StepAccount
@@ -50,6 +51,11 @@ def stable(time):
     return STABLE, time, 0, None, None
 
 
+def element(row):
+    kind, start, end, *payload = row
+    return Insert(tuple(payload), start, end) if kind == INSERT else Stable(start)
+
+
 def batch_of(rows, *, seq=None):
     kind, start, end, names, prices = zip(*rows, strict=True) if rows else ((),) * 5
     none = np.zeros(len(rows), np.int64)
@@ -67,29 +73,6 @@ def step(state, *arrivals, control=(), seq=None):
     assert account.adds_up, account
     state.check()
     return [REASONS[code].name for codes in result.reasons for code in codes], result
-
-
-@dataclass
-class Known:
-    """One input, element by element: the judge of the table of keys."""
-
-    key: Key
-    frontier: int = NEVER_UNITS
-    ends: dict = field(default_factory=dict)
-
-    def repeats(self, row):
-        kind, start, end, id_, price = row
-        if kind == STABLE:
-            self.frontier = max(self.frontier, start)
-            return False
-        if end <= start or start < self.frontier:
-            return False
-        values = {"id": id_, "price": price}
-        names = (*(values[name] for name in self.key.columns), start * self.key.with_start)
-        if names in self.ends and self.ends[names] >= self.frontier:
-            return True
-        self.ends[names] = end
-        return False
 
 
 times = st.integers(0, 12)
@@ -115,9 +98,13 @@ def test_a_second_event_of_a_key_is_kept_back_however_it_is_cut(data, key, arriv
     """Also over restarts; and the merge behind makes of the rest what it makes alone."""
     operator, store = keyed(key), Store()
     state, alone = operator.empty(), operator.inner.empty()
-    judges = {name: Known(key) for name in ("east", "west")}
+    names_of = {"id": 0, "price": 1}
+    places = [names_of[name] for name in key.columns]
+    judge = Keys(lambda row: tuple(row[at] for at in places), with_start=key.with_start)
     for arrivals in in_steps(data, arrived):
-        second = [[judges[name].repeats(row) for row in mine] for name, mine in arrivals]
+        second = [
+            [judge.repeats(name, element(row)) for row in mine] for name, mine in arrivals
+        ]
         names, result = step(state, *arrivals)
         flat = [one for part in second for one in part]
         assert [name == "SECOND_OF_KEY" for name in names] == flat

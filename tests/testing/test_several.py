@@ -7,6 +7,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.notation import parse
 from anabranch.operators.contract import Arrival, Attach, Detach, Inputs
 from anabranch.testing import engine
+from anabranch.testing.element_lines import crossing
 from anabranch.testing.engine import TEXT
 from anabranch.testing.operators import OPERATORS
 from anabranch.testing.several import SeveralOperator, emitted, name_in
@@ -48,7 +49,7 @@ def alone(number):
 
 def arrivals(turn):
     return tuple(
-        Arrival(name_in(run, replica), from_elements(parse(text), SCHEMA))
+        Arrival(name_in(run, replica), from_elements(map(crossing, parse(text)), SCHEMA))
         for run, replica, text in turn
     )
 

@@ -223,10 +223,12 @@ def engine(
     `cleanse` and `final` have none and take one input.  `aggregate` has `keys` (names of
     columns) and `functions` (aggregates, or one as text, such as "sum(x)").  `cleanse` has one
     order and frontier in one lane only: several are refused once their frontiers differ.  The
-    output of `final` are the events that became final, as inserts.  `distinct` takes one
-    input; `difference` and `join` take two, `left` and `right`, and must not break their
-    promises.  `join` has `how` ("inner", "left", "semi", "anti") and joins on the first column;
-    the other columns of its right input are called `right_NAME`.
+    output of `final` are the events that became final, as inserts.  `keyed` is a merge whose
+    inputs have one event per key: `keys` (names of columns), `duplicates` ("violation" or
+    "drop"), and the options of `merge`.  `distinct` takes one input; `difference`, `join` and
+    `union_of` take two, `left` and `right`, and must not break their promises.  `join` has
+    `how` ("inner", "left", "semi", "anti") and joins on the first column; the other columns of
+    its right input are called `right_NAME`.
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants

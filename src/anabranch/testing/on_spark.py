@@ -22,7 +22,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.element import Element, Insert
 from anabranch.model.time import FOREVER
-from anabranch.operators.contract import Attach, ControlEntry, Detach, NewSettings
+from anabranch.operators.contract import Attach, ControlEntry, Detach, NewSettings, Operator
 from anabranch.operators.merge.policy import Policy
 from anabranch.sinks.published import Piece, pieces_in
 from anabranch.testing.backends import COUNTED, Pushed
@@ -54,8 +54,6 @@ class OnSpark:
     files: int = 0
     seen: set[Piece] = field(default_factory=set)
     query: "RunningQuery | None" = None
-    columns: pa.Schema | None = None
-    """The payload of the output, where that is not the input's."""
     counts: dict[str, int] = field(default_factory=dict)
     reasons: None = None
     gaps: None = None
@@ -71,11 +69,10 @@ class OnSpark:
         options: Mapping[str, Any],
     ) -> "OnSpark":
         """Begin in a new folder."""
-        place = Path(tempfile.mkdtemp(prefix="anabranch-engine-") if folder is None else folder)
         operator = entry.operator(schema, options)  # raises if an option does not exist
+        _require_same_columns(operator)
+        place = Path(tempfile.mkdtemp(prefix="anabranch-engine-") if folder is None else folder)
         made = cls(spark, entry, schema.payload, options, lanes, place, folder is None)
-        if isinstance(operator.output, ElementSchema):
-            made.columns = operator.output.payload
         (place / "in").mkdir(parents=True)
         made._begin()
         return made
@@ -190,7 +187,7 @@ class OnSpark:
         table = pq.read_table(file)
         if self.entry.view == "final":
             return [self._final(row) for row in table.to_pylist()]
-        schema = ElementSchema(TimeType.BIGINT, self.columns or self.payload)
+        schema = ElementSchema(TimeType.BIGINT, self.payload)
         table = table.sort_by("seq").select(schema.arrow.names)
         return to_elements(decode(table, schema).batch)
 
@@ -198,6 +195,17 @@ class OnSpark:
         values = tuple(row[name] for name in self.payload.names)
         end = FOREVER if row["end"] is None else row["end"]
         return Insert(values[0] if len(values) == 1 else values, row["start"], end)
+
+
+def _require_same_columns(operator: Operator) -> None:
+    """A query that hosts one operator writes the columns that it reads."""
+    made = operator.output
+    if not isinstance(made, ElementSchema) or made.payload != operator.schema.payload:
+        message = (
+            f"engine: on Spark {operator.name} is a step of a query, since its output has "
+            "other columns than its input; use anabranch.testing.together, or the engine lanes"
+        )
+        raise UsageError(message)
 
 
 def _change(query: "RunningQuery", policy: Policy) -> None:

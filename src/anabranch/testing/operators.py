@@ -4,28 +4,24 @@ An entry defines how the operator is made from the options of `engine`, its refe
 which view of a query on Spark has its output.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
-from anabranch.errors import UsageError, ViolationError
+from anabranch.errors import UsageError
 from anabranch.model.element import Element, Event, Stable
 from anabranch.model.frozen import Status, status
-from anabranch.model.notation import show_element
-from anabranch.model.properties import MergeCase
 from anabranch.model.time import Time
 from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import (
     Attach,
-    Bucket,
     ControlEntry,
     Detach,
     Gap,
-    NewSettings,
     Operator,
     Outcome,
     Reason,
@@ -36,25 +32,18 @@ from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
 from anabranch.operators.lifetimes import AlterLifetimeOperator
-from anabranch.operators.merge.choose import choose
-from anabranch.operators.merge.merge import MergeOperator
-from anabranch.operators.merge.policy import DEFAULT, Policy, Violations
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.align import Align
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.lifetimes import Deletes, Inserts, NewLifetimes
-from anabranch.operators.reference.membership import Change
 from anabranch.operators.reference.normalise import Normalise
-from anabranch.operators.reference.ordered import MergeR0, MergeR1, MergeR2
-from anabranch.operators.reference.r3 import MergeR3
-from anabranch.operators.reference.r4 import MergeR4
 from anabranch.operators.reference.replaced_by import ReplacedBy
 from anabranch.operators.reference.report_final import ReportFinal
 from anabranch.operators.reference.union import Union
 from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
 from anabranch.operators.union import UnionOperator
-from anabranch.testing.backends import Reference, time_of
+from anabranch.testing.backends import Reference
 from anabranch.testing.grouped import (
     aggregate_of,
     aggregate_reference,
@@ -68,11 +57,20 @@ from anabranch.testing.grouped import (
     top_k_reference,
 )
 from anabranch.testing.lifetime_rules import rule_of
+from anabranch.testing.merging import (
+    KeyedReference,
+    KeyOf,
+    MergeReference,
+    keyed_of,
+    merge_of,
+)
 from anabranch.testing.trusting import (
     difference_reference,
     distinct_reference,
     join_of,
     join_reference,
+    union_of,
+    union_of_reference,
 )
 
 Options = Mapping[str, Any]
@@ -102,109 +100,6 @@ class Entry:
     def reference_of(self, payload: pa.Schema, options: Options) -> Reference:
         """The reference for these columns and options."""
         return self.reference(options) if self.typed is None else self.typed(payload, options)
-
-
-@dataclass(frozen=True)
-class MergeOptions:
-    """The case, None if it is to be found, and the policy."""
-
-    case: MergeCase | None
-    policy: Policy
-
-    @classmethod
-    def read(cls, options: Options) -> "MergeOptions":
-        """From the keywords of `engine`."""
-        case, policy = options.get("case", "auto"), options.get("policy", DEFAULT)
-        unknown = sorted(options.keys() - {"case", "policy"})
-        if unknown:
-            message = f"engine: merge has no option {unknown[0]!r}; it has case and policy"
-            raise UsageError(message)
-        return cls(
-            None if case == "auto" else MergeCase(case),
-            Policy.parse(policy) if isinstance(policy, str) else policy,
-        )
-
-
-def _merge(schema: ElementSchema, options: Options) -> Operator:
-    asked = MergeOptions.read(options)
-    choice = choose({"any": None}, gaps_possible=asked.policy.gaps, asked=asked.case)
-    return MergeOperator.of(schema, choice, asked.policy)
-
-
-@dataclass
-class MergeReference:
-    """The reference of a case, with what becomes of violations decided at the end of a step."""
-
-    merge: Any
-    policy: Policy
-
-    @classmethod
-    def of(cls, options: Options) -> "MergeReference":
-        """Where no case is asked for, that of bags: it takes whatever comes."""
-        asked = MergeOptions.read(options)
-        policy, case = asked.policy, asked.case or MergeCase.R4
-        common: dict[str, Any]
-        common = {"stable_lag": policy.stable_lag, "promote": policy.promote}
-        if case in (MergeCase.R3, MergeCase.R4):
-            reference = MergeR3 if case is MergeCase.R3 else MergeR4
-            return cls(reference(policy=replace(policy, violations=Violations.IGNORE)), policy)
-        ordered: dict[MergeCase, Any]
-        ordered = {MergeCase.R0: MergeR0, MergeCase.R1: MergeR1, MergeCase.R2: MergeR2}
-        return cls(ordered[case](**common), policy)
-
-    def control(self, entry: ControlEntry) -> tuple[Sequence[Element], Sequence[Released]]:
-        """An input comes or leaves."""
-        change: Change
-        if isinstance(entry, Attach):
-            change = self.merge.attach(
-                entry.input, guarantee=time_of(entry), attachment=entry.attachment
-            )
-        elif isinstance(entry, Detach):
-            change = self.merge.detach(entry.input)
-        elif isinstance(entry, NewSettings):
-            change = self.merge.change(Policy.parse(entry.settings))
-        else:
-            change = self.merge.pass_over(entry.input)
-        return change
-
-    @property
-    def conflicts(self) -> int:
-        """Events that a deciding replica denies although the output had promised them."""
-        return int(self.merge.conflicts)
-
-    @property
-    def gaps(self) -> Sequence[Gap]:
-        """What deciding replicas never mentioned; ordered merges do not look for it."""
-        found = getattr(self.merge, "missing", ())
-        return [Gap(name, int(start), payload) for name, (start, payload) in found]
-
-    @property
-    def live(self) -> int:
-        """Identities that may still change; of an ordered merge, inserts that are held."""
-        if isinstance(self.merge, MergeR4):
-            return len(self.merge.nodes)
-        return sum(len(one.held) for one in self.merge.replicas.values())
-
-    def check(self) -> None:
-        """Assert the invariants of R3 and R4; the others state none."""
-        if isinstance(self.merge, MergeR4):
-            self.merge.check()
-
-    def push(self, name: str, element: Element) -> Outcome:
-        """Take the next element of a replica."""
-        outcome: Outcome = self.merge.push(name, element)
-        return outcome
-
-    def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
-        """The replicas that the policy detaches; `raise` raises."""
-        wrong = [one for one in found if one[2].bucket is Bucket.VIOLATION]
-        if not wrong or self.policy.violations is Violations.IGNORE:
-            return ()
-        if self.policy.violations is Violations.RAISE:
-            name, element, outcome = wrong[0]
-            message = f"{name!r}: {show_element(element)}: {outcome.reason.text}"
-            raise ViolationError(message)
-        return tuple(dict.fromkeys(name for name, _, _ in wrong))
 
 
 @dataclass
@@ -350,29 +245,17 @@ def _rule(name: str, operator: Callable[..., Operator]) -> Entry:
     return Entry(made, referred, has_members=False)
 
 
-@dataclass(frozen=True)
-class _KeyOf:
-    """The key of a payload that has these columns; it pickles."""
-
-    keys: tuple[str, ...]
-    columns: tuple[str, ...]
-
-    @classmethod
-    def of(cls, options: Options) -> "_KeyOf":
-        """`keys` and `columns` are names separated by spaces; the one column is `payload`."""
-        keys, columns = options.get("keys", ""), options.get("columns", "payload")
-        return cls(tuple(keys.split()), tuple(columns.split()))
-
-    def __call__(self, payload: Hashable) -> Hashable:
-        values = payload if isinstance(payload, tuple) else (payload,)
-        return tuple(dict(zip(self.columns, values, strict=True))[name] for name in self.keys)
-
-
 COMPLETE: Final = {"assume_complete": True}
 """An input that only pushes is complete from the beginning, as on every engine."""
 
 OPERATORS: Final[Mapping[str, Entry]] = {
-    "merge": Entry(_merge, MergeReference.of, call="merge", spark_options=COMPLETE),
+    "merge": Entry(merge_of, MergeReference.of, call="merge", spark_options=COMPLETE),
+    "keyed": Entry(
+        keyed_of,
+        lambda options: KeyedReference.typed(pa.schema([]), options),
+        spark_options=COMPLETE,
+        typed=KeyedReference.typed,
+    ),
     "normalise": _unary(NormaliseOperator, Normalise),
     "cleanse": _unary(CleanseOperator, Cleanse),
     "align": _unary(AlignOperator, Align),
@@ -388,8 +271,8 @@ OPERATORS: Final[Mapping[str, Entry]] = {
     "hop": _rule("hop", AlterLifetimeOperator),
     "window": _rule("window", GridWindowOperator),
     "replaced_by": Entry(
-        lambda schema, options: ReplacedByOperator(schema, _KeyOf.of(options).keys),
-        lambda options: StreamReference(ReplacedBy(_KeyOf.of(options))),
+        lambda schema, options: ReplacedByOperator(schema, KeyOf.of(options).keys),
+        lambda options: StreamReference(ReplacedBy(KeyOf.of(options))),
         has_members=False,
     ),
     "inserts": _unary(InsertsOperator, lambda: NewLifetimes(Inserts())),
@@ -427,6 +310,7 @@ OPERATORS: Final[Mapping[str, Entry]] = {
         typed=sessions_reference,
     ),
     "union": Entry(_union, UnionReference.of, call="union"),
+    "union_of": _plain(union_of, union_of_reference),
     "distinct": _plain(DistinctOperator, distinct_reference),
     "difference": _plain(DifferenceOperator, difference_reference),
     "join": Entry(join_of, join_reference, has_members=False),

@@ -4,9 +4,10 @@ It lets many small runs share one streaming query (`anabranch.testing.together`)
 `3:east` is the input `east` of the run 3.  The state has the states of all runs, saved under
 their numbers; a step of the query is a step of each run that something came for.  Runs have
 frontiers of their own, and a stream has one, so what a run emits is the payload of an insert:
-`3 stable 5`.
+`3 ["stable", 5]`.
 
-For payloads of one text column, in one lane.
+A run has payload columns of its own, and ports of its own where its operator has some; in the
+query all payloads are text (`anabranch.testing.element_lines`).  It has one lane.
 """
 
 import json
@@ -16,11 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from anabranch.batch.batch import NEVER_UNITS, Codes
+from anabranch.batch.batch import NEVER_UNITS, Batch, Codes
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element, Insert
-from anabranch.model.notation import parse, show_element
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.contract import (
     Arrival,
@@ -31,9 +31,10 @@ from anabranch.operators.contract import (
     Route,
     State,
     StepResult,
+    ports_of,
 )
 from anabranch.operators.state.blocks import Saved
-from anabranch.testing.payload_text import in_text
+from anabranch.testing.element_lines import crossed, crossing, element_of, line_of
 
 _MARKS: Final = "marks"
 
@@ -58,8 +59,8 @@ def emitted(rows: Sequence[Element]) -> list[tuple[int, Element]]:
     made: list[tuple[int, Element]] = []
     for row in rows:
         assert isinstance(row, Insert), f"a run's element crosses as an insert, not as {row}"
-        number, _, text = str(row.payload).partition(" ")
-        made += [(int(number), element) for element in parse(text)]
+        number, _, line = str(row.payload).partition(" ")
+        made.append((int(number), element_of(line)))
     return made
 
 
@@ -157,7 +158,8 @@ class SeveralState:
         for place, arrival in enumerate(inputs.arrivals):
             number, name = run_of(arrival.input)
             step = steps.setdefault(number, _Step())
-            step.arrivals.append(replace(arrival, input=name))
+            batch = _own(arrival.batch, self.operator.operators[number], name)
+            step.arrivals.append(replace(arrival, input=name, batch=batch))
             step.places.append(place)
         self.touched |= steps.keys()
         results = {
@@ -177,8 +179,7 @@ class SeveralState:
                 buckets[place], reasons[place] = one.buckets[at], one.reasons[at]
             shown = one.final if number in self.operator.finals else one.output
             assert shown is not None, f"run {number} reports nothing that became final"
-            made = map(in_text, to_elements(shown))
-            lines += [f"{number} {show_element(element)}" for element in made]
+            lines += [f"{number} {line_of(element)}" for element in to_elements(shown)]
         rows = [Insert(line, self.mark, self.mark + 1) for line in lines]
         return StepResult(
             from_elements(rows, self.operator.output),
@@ -186,7 +187,11 @@ class SeveralState:
             tuple(reasons),
             self.frontier,
             resolved=tuple(
-                replace(held, replica=name_in(number, held.replica))
+                replace(
+                    held,
+                    replica=name_in(number, held.replica),
+                    batch=_everyone(held.batch, self.operator.schema),
+                )
                 for number, one in results.items()
                 for held in one.resolved
             ),
@@ -215,3 +220,16 @@ class SeveralState:
         """Assert the invariants of every run."""
         for one in self.states:
             one.check()
+
+
+def _own(batch: Batch, operator: Operator, name: str) -> Batch:
+    """Elements of the query with the columns of the port of this run that they are for."""
+    ports = ports_of(operator)
+    # Where inputs are alike, they have one port whatever their names.
+    port = ports.get(name, next(iter(ports.values())))
+    return from_elements([crossed(element) for element in to_elements(batch)], port.schema)
+
+
+def _everyone(batch: Batch, schema: ElementSchema) -> Batch:
+    """Elements of a run with the column of the query."""
+    return from_elements([crossing(element) for element in to_elements(batch)], schema)

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.element import Element
 from anabranch.operators.contract import ControlEntry, Operator
 from anabranch.testing.backends import Pushed, Reference
+from anabranch.testing.element_lines import crossing
 from anabranch.testing.engine import TEXT, Engine
 from anabranch.testing.ledger import Account
 from anabranch.testing.on_spark import OnSpark
@@ -33,11 +36,12 @@ _SCHEMA: Final = ElementSchema(TimeType.BIGINT, TEXT)
 
 @dataclass(frozen=True)
 class Run:
-    """An operator with its options, and what is to be done with an engine of it."""
+    """An operator with its options and payload columns, and what to do with an engine of it."""
 
     operator: str
     options: Mapping[str, Any]
     play: Callable[[Engine], None]
+    payload: pa.Schema = TEXT
 
 
 def run_together(
@@ -66,7 +70,7 @@ def _entry(runs: Sequence[Run]) -> Entry:
 
     def made(schema: ElementSchema, _: Mapping[str, Any]) -> Operator:
         operators = tuple(
-            entry.operator(schema, run.options)
+            entry.operator(ElementSchema(TimeType.BIGINT, run.payload), run.options)
             for run, entry in zip(runs, entries, strict=True)
         )
         return SeveralOperator(schema, operators, finals)
@@ -180,7 +184,7 @@ class _Shared:
                 for entry in one.control
             ],
             [
-                (name_in(number, name), attachment, elements)
+                (name_in(number, name), attachment, list(map(crossing, elements)))
                 for number, one in asked.items()
                 for name, attachment, elements in one.pushed
             ],

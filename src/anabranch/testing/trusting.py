@@ -17,6 +17,8 @@ from anabranch.operators.contract import ControlEntry, Gap, Operator, Outcome, R
 from anabranch.operators.join import HOWS, JoinOperator
 from anabranch.operators.reference.join import Join
 from anabranch.operators.reference.levels import Levels
+from anabranch.operators.reference.union import UnionOf
+from anabranch.operators.union_of import UnionOfOperator
 
 Options = Mapping[str, Any]
 
@@ -27,7 +29,7 @@ SIDES: Final = ("left", "right")
 class TrustingReference:
     """The reference of an operator whose inputs are always there."""
 
-    operator: Join | Levels
+    operator: Join | Levels | UnionOf
     conflicts: int = 0
     gaps: Sequence[Gap] = ()
 
@@ -67,6 +69,16 @@ def join_reference(options: Options) -> TrustingReference:
     how = _how(options)
     key_of = dict.fromkeys(SIDES, key_of_payload)
     return TrustingReference(Join(key_of, left_alone if how in HOWS[2:] else combined, how))
+
+
+def union_of(schema: ElementSchema) -> Operator:
+    """The union of two such inputs inside a query."""
+    return UnionOfOperator(schema, SIDES)
+
+
+def union_of_reference() -> TrustingReference:
+    """What it means."""
+    return TrustingReference(UnionOf(SIDES))
 
 
 def distinct_reference() -> TrustingReference:

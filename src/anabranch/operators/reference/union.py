@@ -10,7 +10,8 @@ silent input holds it back until it is detached.
 * An input that attaches when the output is final up to t cannot add what starts before t: such
   elements are late.
 
-`operators.union` does the same over batches.
+`operators.union` does the same over batches.  `UnionOf` is the union inside a query, of
+inputs that were validated and do not come and go (`operators.union_of`).
 
 >>> from anabranch.model.element import Insert, Stable
 >>> union = Union()
@@ -23,6 +24,7 @@ silent input holds it back until it is detached.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
@@ -113,6 +115,28 @@ class Union:
             return ()
         self.frontier = least
         return (Stable(least),)
+
+
+class UnionOf:
+    """The union of ports: all elements pass, the frontier is the least of the ports'."""
+
+    live = 0
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.frontiers: dict[str, Time] = dict.fromkeys(names, NEVER)
+
+    def push(self, name: str, element: Element) -> Outcome:
+        """Take the next element of a port."""
+        if not isinstance(element, Stable):
+            if element.changes_nothing:
+                return Outcome(Reason.NO_CHANGE)
+            return Outcome(Reason.APPLIED, (element,))
+        before = min(self.frontiers.values())
+        self.frontiers[name] = max(self.frontiers[name], element.time)
+        least = min(self.frontiers.values())
+        if least <= before:
+            return Outcome(Reason.FOLLOWS)
+        return Outcome(Reason.LEADS, (Stable(least),))
 
 
 def _refuse_adjust(element: Adjust) -> Reason:
