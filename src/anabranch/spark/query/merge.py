@@ -135,8 +135,8 @@ def merge(
             "forever": until the replica is detached.
         replicas: Names of replicas in a column `replica` that take part from the beginning,
             even if their first row comes later.  A replica that first appears after the first
-            trigger and is not listed here is `joining`: its rows are merged, its stables have
-            no effect.
+            trigger and is not listed here is `joining`: its rows are merged, its stables
+            have no effect.
         assume_complete: Treat replicas that appear later as complete from the beginning.
         strict: Fail at the first row that would be quarantined.
         quarantine: The folder for rows that were not merged, of views that are started with
