@@ -37,6 +37,13 @@ REGISTRIES = [
 ]
 
 
+OPERATORS = ROOT / "src" / "anabranch" / "operators"
+HOUSE = {"abilities", "contract", "key", "pipeline", "route", "state"}
+"""What the lanes know of operators."""
+FACES = {"fluent", "grouped", "merge", "merged", "planned", "streams", "windows"}
+"""Modules of spark with the public calls that make an operator each: they alone name one."""
+
+
 def tracked() -> list[Path]:
     """Files that belong to the project: those that git tracks, or would after an add of all."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -293,3 +300,27 @@ def test_bare_make_lists_every_command() -> None:
     listed = [line.split()[1] for line in ran.stdout.splitlines()]
     assert listed == targets
     assert all(len(line.split()) > 3 for line in ran.stdout.splitlines())
+
+
+def test_lanes_packers_and_writers_may_import_no_operator() -> None:
+    """The import contract lists every module of the operators but those of the house."""
+    modules = {path.stem for path in OPERATORS.iterdir() if not path.name.startswith("__")}
+    (contract,) = (
+        one
+        for one in PROJECT["tool"]["importlinter"]["contracts"]
+        if one["name"].startswith("Lanes, packers and writers")
+    )
+    listed = {name.rpartition(".")[2] for name in contract["forbidden_modules"]}
+    assert listed == modules - HOUSE
+
+
+def test_the_public_calls_alone_name_operators_in_spark() -> None:
+    naming = set()
+    for path in (ROOT / "src" / "anabranch" / "spark").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "anabranch.operators."
+            ):
+                names = {alias.name for alias in node.names} - {"Operator"}
+                naming |= {path.stem for name in names if name.endswith("Operator")}
+    assert naming == FACES

@@ -21,7 +21,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.model.element import Insert
 from anabranch.model.history import History, replay
-from anabranch.operators.contract import Redistributes
+from anabranch.operators.abilities import Redistributes
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.spark.lane.redistribute import require_redistributes

@@ -9,7 +9,9 @@ of a pipeline.  It makes a `State`, which one lane keeps and changes in place:
     check                assert every invariant
     route                which lane an element belongs to
     properties           what its output promises, if its inputs promise something
-    split, unite         where it has them: its states for another number of lanes
+
+What some operators can do besides (report what became final, be laid out for other lanes, take
+any element in any lane) is in `operators.abilities`: a host asks whether an operator can.
 
 Contract of `step`; the law tests assert all but the last:
 
@@ -44,7 +46,6 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.model.element import Element
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.state.blocks import Saved
-from anabranch.operators.state.reshape import Reshape
 
 
 class Bucket(IntEnum):
@@ -446,46 +447,6 @@ def ports_of(operator: "Operator") -> Mapping[str, Port]:
     if isinstance(operator, HasPorts):
         return operator.ports
     return {INPUT: Port(operator.schema, operator.route, tuple(operator.route_columns))}
-
-
-@runtime_checkable
-class ReportsFinal(Protocol):
-    """An operator that may know by itself which events become final."""
-
-    def reporting_final(self) -> "Operator | None":
-        """The same operator with `final` in its results; None if it keeps too little for it."""
-
-
-@runtime_checkable
-class KnowsEnds(Protocol):
-    """An operator that states whether the ends of its output are known."""
-
-    @property
-    def output_final_at_start(self) -> bool:
-        """Whether events change by removal alone, before the frontier passes their start."""
-
-
-@runtime_checkable
-class Redistributes(Protocol):
-    """An operator whose states can be laid out for another number of lanes.
-
-    All states of a run, split and united, remember what they did before, each event in the
-    lane that the route gives it now.  What every lane knows stays in every lane, and what lanes
-    count (pending elements, conflicts) has the same sum.  If payload columns come and go
-    (`reshape`), shares go to the lanes of the payloads after it, as they were before; who
-    unites them changes them, for two events of two lanes may become equal.
-    """
-
-    def split(
-        self, state: Any, lanes: int, by: Route, reshape: Reshape | None = None
-    ) -> Sequence[State]:
-        """What a state of one lane remembers, by the lane that it belongs to from now on.
-
-        `by` is the route of the first operator of the pipeline, which decides for all.
-        """
-
-    def unite(self, states: Sequence[Any], reshape: Reshape | None = None) -> State:
-        """One lane's shares of the states of all former lanes, in their order, as one state."""
 
 
 def count_buckets(buckets: Sequence[Codes]) -> dict[Bucket, int]:

@@ -29,6 +29,7 @@ from anabranch.batch.batch import INSERT, NEVER_UNITS, STABLE, Batch, Codes, Int
 from anabranch.batch.kernel import frozen, kernel
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties
+from anabranch.operators.abilities import Forgets, ReportsFinal
 from anabranch.operators.contract import (
     BUCKET_OF,
     Arrival,
@@ -39,7 +40,6 @@ from anabranch.operators.contract import (
     InputStatus,
     Operator,
     Reason,
-    ReportsFinal,
     Route,
     State,
     StepResult,
@@ -279,7 +279,8 @@ class KeyedState:
         """Forget the keys of events that end before the frontiers of all attached inputs."""
         least = min((one.frontier for one in self.members.values()), default=self.released)
         # What a merge after it does not remember cannot come to its output a second time.
-        least = max(least, getattr(self.inner, "forgotten", least))
+        if isinstance(self.inner, Forgets):
+            least = max(least, self.inner.forgotten)
         # Also where it stands still: an input that attached late brings what ends before.
         if least < self.released:
             return

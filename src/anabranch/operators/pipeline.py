@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 from anabranch.batch.batch import Batch
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
+from anabranch.operators.abilities import KnowsEnds, ReportsFinal
 from anabranch.operators.contract import (
     INPUT,
     Arrival,
     Inputs,
-    KnowsEnds,
     Operator,
-    ReportsFinal,
     State,
     StepResult,
 )

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties
+from anabranch.operators.abilities import TakesAnyLane
 from anabranch.operators.contract import Operator
 from anabranch.operators.route import Routing
 
@@ -67,7 +68,7 @@ class Step:
     @property
     def any_lane(self) -> bool:
         """Whether any lane may take any element: it looks at each element by itself."""
-        return bool(getattr(self.operator, "any_lane", False))
+        return isinstance(self.operator, TakesAnyLane) and self.operator.any_lane
 
     @property
     def holds_stables(self) -> bool:

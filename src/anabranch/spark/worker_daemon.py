@@ -56,8 +56,7 @@ def run_tiny_merge() -> None:
     import pyarrow as pa
 
     from anabranch.batch.schema import ElementSchema, TimeType
-    from anabranch.model.properties import MergeCase
-    from anabranch.operators.merge.merge import MergeOperator
+    from anabranch.operators.entries import usual
     from anabranch.operators.pipeline import PipelineStep
     from anabranch.spark.lane.receive import Order
     from anabranch.spark.lane.spec import LaneSpec
@@ -65,7 +64,7 @@ def run_tiny_merge() -> None:
 
     payload = pa.schema({"number": pa.int64(), "text": pa.string(), "ratio": pa.float64()})
     schema = ElementSchema(TimeType.TIMESTAMP, payload, has_seq=True)
-    operator = MergeOperator(schema, MergeCase.R3)
+    operator = usual(schema)
     spec = LaneSpec("preload", 2, (PipelineStep(operator.name, operator),), Order(schema))
     lanes = [spec.new_lane() for _ in range(spec.lanes)]
     for trigger in range(TRIGGERS):

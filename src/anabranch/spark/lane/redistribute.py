@@ -8,7 +8,7 @@ its contract (`Redistributes`) that its states can be redistributed; others are 
 from collections.abc import Sequence
 
 from anabranch.errors import StateError, UsageError
-from anabranch.operators.contract import Redistributes
+from anabranch.operators.abilities import Redistributes
 from anabranch.operators.pipeline import Pipeline
 from anabranch.operators.state.reshape import Reshape
 from anabranch.spark.lane.state import Lane

@@ -15,6 +15,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.offered import Offered
+from anabranch.operators.abilities import KnowsEnds
 from anabranch.plan.node import Native, Node, Step, sources
 from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
 
@@ -381,10 +382,10 @@ class Fluent(Offered, ABC):
         id: str | None,  # noqa: A002
         final_at_start: bool | None = None,
     ) -> "Query":
-        known = getattr(operator, "output_final_at_start", False)
+        known = isinstance(operator, KnowsEnds) and operator.output_final_at_start
         known = known if final_at_start is None else final_at_start
         reads = (("input", self._node),)
-        return _made(word, operator, reads, words, id, final_at_start=bool(known))
+        return _made(word, operator, reads, words, id, final_at_start=known)
 
     def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
         """The same columns in this order."""

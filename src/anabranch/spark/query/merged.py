@@ -13,6 +13,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.batch.times import show_span, to_seconds
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase, StreamProperties
+from anabranch.operators.abilities import label_of
 from anabranch.operators.contract import Operator, Route
 from anabranch.operators.merge.choose import Choice, choose, explain_choice
 from anabranch.operators.merge.merge import MergeOperator
@@ -191,8 +192,7 @@ class Merged(Fluent):
     @property
     def label(self) -> str:
         """What a run and its checkpoint record: the case of a merge, else the name."""
-        operator = self._inner
-        return operator.label if isinstance(operator, MergeOperator) else operator.name
+        return label_of(self._inner)
 
     @property
     def policy(self) -> str:

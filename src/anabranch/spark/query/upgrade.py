@@ -26,12 +26,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError, UsageError
-from anabranch.model.properties import MergeCase
-from anabranch.operators.merge.merge import MergeOperator
-from anabranch.operators.merge.policy import Policy
+from anabranch.operators.entries import recorded
 from anabranch.operators.pipeline import Pipeline, PipelineStep, with_final
 from anabranch.operators.state.reshape import Reshape
-from anabranch.operators.union import UnionOperator
 from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file
 from anabranch.spark.pack.positions import Positions, restarted
 from anabranch.spark.query import run_record as runs
@@ -184,12 +181,9 @@ def _export(folder: Path, run: runs.Run, lanes: int, target: Path) -> Export:
 def _pipeline(run: runs.Run) -> Pipeline:
     """What the lanes of a run have run, by its record; final events may add a step."""
     schema = ElementSchema(TimeType(run.time), run.schema)
-    if run.case in [case.value for case in MergeCase]:
-        merge = MergeOperator.named(schema, run.case, Policy.parse(run.policy))
-        return (PipelineStep(merge.name, merge, merge.label),)
-    union = UnionOperator(schema)
-    if run.case == union.name:
-        return (PipelineStep(union.name, union),)
+    operator = recorded(schema, run.case, run.policy)
+    if operator is not None:
+        return (PipelineStep(operator.name, operator, run.case),)
     message = (
         f"ab.upgrade: the run is a {run.case}, which cannot change its lanes; start a new run"
     )
