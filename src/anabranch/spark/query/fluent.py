@@ -52,7 +52,16 @@ class Fluent(ABC):
         """
         made = condition_of(condition, self._sample(), "where")
         words = f"where {_shown(made)}"
-        return self._native("where", Where(made), self._node.schema, words, id, one_to_one=True)
+        known = self._node.in_windows
+        return self._native(
+            "where",
+            Where(made),
+            self._node.schema,
+            words,
+            id,
+            one_to_one=True,
+            in_windows=known,
+        )
 
     def select(
         self,
@@ -71,7 +80,10 @@ class Fluent(ABC):
         made, payload = columns_of(columns, self._sample(), "select")
         schema = ElementSchema(self._node.schema.time, payload)
         words = f"select {', '.join(payload.names)}{' one to one' if one_to_one else ''}"
-        return self._native("select", Select(made), schema, words, id, one_to_one=one_to_one)
+        stays = self._node.in_windows and any(_shown(one) == WINDOW for one in made)
+        return self._native(
+            "select", Select(made), schema, words, id, one_to_one=one_to_one, in_windows=stays
+        )
 
     def window(
         self,
@@ -126,7 +138,7 @@ class Fluent(ABC):
         windows = GridWindows(size, slide, offset=start, gaps_between=slide > size)
         operator = GridWindowOperator(self._plain, windows)
         words = f"windows of {self._span(size)} every {self._span(slide)}"
-        return self._step("window", operator, words, final_at_start=True, id=id_)
+        return self._step("window", operator, words, id=id_, in_windows=True)
 
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
         """Replace lifetimes by the papers' hopping window: one event per row.
@@ -190,13 +202,17 @@ class Fluent(ABC):
         """Each payload once at any time, in runs as long as possible."""
         from anabranch.operators.distinct import DistinctOperator
 
-        return self._step("distinct", DistinctOperator(self._plain), "distinct", id=id)
+        known = self._node.in_windows
+        operator = DistinctOperator(self._plain)
+        return self._step("distinct", operator, "distinct", id=id, in_windows=known)
 
     def normalise(self, *, id: str | None = None) -> "Query":  # noqa: A002
         """The same snapshots in a form that depends on them alone, for a merge of plans."""
         from anabranch.operators.normalise import NormaliseOperator
 
-        return self._step("normalise", NormaliseOperator(self._plain), "normalise", id=id)
+        known = self._node.in_windows
+        operator = NormaliseOperator(self._plain)
+        return self._step("normalise", operator, "normalise", id=id, in_windows=known)
 
     def inserts(self, *, id: str | None = None) -> "Query":  # noqa: A002
         """Each event from its start on, for ever."""
@@ -220,7 +236,10 @@ class Fluent(ABC):
         operator = UnionOfOperator(self._plain, names)
         reads = tuple(zip(names, (one._node for one in every), strict=True))
         known = all(one._node.final_at_start for one in every)
-        return _made("union", operator, reads, "union", id, final_at_start=known)
+        stays = all(one._node.in_windows for one in every)
+        return _made(
+            "union", operator, reads, "union", id, final_at_start=known, in_windows=stays
+        )
 
     def difference(self, other: "Fluent", *, id: str | None = None) -> "Query":  # noqa: A002
         """The events of this stream without those of another, as `exceptAll` does."""
@@ -229,7 +248,8 @@ class Fluent(ABC):
         right = _fluent(other, "difference")._in_order(self._columns, "difference")
         operator = DifferenceOperator(self._plain)
         reads = (("left", self._node), ("right", right._node))
-        return _made("difference", operator, reads, "difference", id)
+        stays = self._node.in_windows and right._node.in_windows
+        return _made("difference", operator, reads, "difference", id, in_windows=stays)
 
     def join(
         self,
@@ -270,7 +290,8 @@ class Fluent(ABC):
         reads = (("left", self._node), ("right", right._node))
         words = f"{how} join on {', '.join(a if a == b else f'{a} = {b}' for a, b in pairs)}"
         known = operator.output_final_at_start
-        made = _made("join", operator, reads, words, id, final_at_start=known)
+        stays = self._node.in_windows and right._node.in_windows and (WINDOW, WINDOW) in pairs
+        made = _made("join", operator, reads, words, id, final_at_start=known, in_windows=stays)
         return made if where is None else made.where(where)
 
     def _require_windows(self, right: "Fluent", pairs: Mapping[str, str]) -> None:
@@ -283,14 +304,15 @@ class Fluent(ABC):
             raise SchemaError(message)
 
     def group_by(self, *keys: str) -> "Grouped":
-        """Group events by columns; behind windows `window` is one of the keys by itself."""
+        """Group events by columns; behind windows of a grid `window` is a key by itself."""
         from anabranch.spark.query.grouped import Grouped
 
         for key in keys:
             if key not in self._columns:
                 message = f"group_by: there is no column '{key}'; the input has {self._columns}"
                 raise SchemaError(message)
-        return Grouped(_query(self._node), tuple(dict.fromkeys(keys)))
+        more = (WINDOW,) if self._node.in_windows else ()
+        return Grouped(_query(self._node), tuple(dict.fromkeys((*keys, *more))))
 
     @property
     def _plain(self) -> ElementSchema:
@@ -322,6 +344,7 @@ class Fluent(ABC):
         given: str | None,
         *,
         one_to_one: bool,
+        in_windows: bool,
     ) -> "Query":
         return _query(
             Native(
@@ -331,6 +354,7 @@ class Fluent(ABC):
                 schema,
                 words,
                 self._node.final_at_start,
+                in_windows=in_windows,
                 is_named=given is not None,
                 one_to_one=one_to_one,
             )
@@ -343,12 +367,13 @@ class Fluent(ABC):
         words: str,
         *,
         id: str | None,  # noqa: A002
-        final_at_start: bool | None = None,
+        in_windows: bool = False,
     ) -> "Query":
-        known = getattr(operator, "output_final_at_start", False)
-        known = known if final_at_start is None else final_at_start
+        known = bool(getattr(operator, "output_final_at_start", False))
         reads = (("input", self._node),)
-        return _made(word, operator, reads, words, id, final_at_start=bool(known))
+        return _made(
+            word, operator, reads, words, id, final_at_start=known, in_windows=in_windows
+        )
 
     def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
         """The same columns in this order."""
@@ -373,9 +398,11 @@ def _made(
     given: str | None,
     *,
     final_at_start: bool = False,
+    in_windows: bool = False,
 ) -> "Query":
-    named = given is not None
-    return _query(Step(given or word, operator, reads, words, final_at_start, is_named=named))
+    """The query with one more step; the end of a window is known when it begins."""
+    known, named = final_at_start or in_windows, given is not None
+    return _query(Step(given or word, operator, reads, words, known, in_windows, named))
 
 
 def _lifetime_rule(given: Mapping[str, int], offset: int) -> "AlterLifetime":

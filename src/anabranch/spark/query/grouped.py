@@ -9,7 +9,6 @@ from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.plan.node import Step
-from anabranch.spark.query.fluent import WINDOW
 from anabranch.spark.query.query import Query
 
 
@@ -40,10 +39,7 @@ class Grouped:
         node = self.query.node
         keys = self.keys
         words = f"{', '.join(f'{one.name} = {one}' for one in wanted)} by {_shown(keys)}"
-        by_window = WINDOW in self.query.columns and node.final_at_start
-        if by_window and WINDOW not in keys:
-            keys = (*keys, WINDOW)
-        if by_window and isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
+        if isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
             # The rows before the windows: they are added up by panes, and not copied.
             panes = PaneAggregateOperator(rule.schema, keys, wanted, windows=rule.windows)
             step = Step(
@@ -52,15 +48,15 @@ class Grouped:
                 node.reads,
                 f"{words}, in {node.words}",
                 final_at_start=True,
+                in_windows=True,
                 is_named=id is not None,
             )
             return replace(self.query, node=step)
         operator = AggregateOperator(
             self.query._plain, keys, wanted, final_at_start=node.final_at_start
         )
-        return self.query._step(
-            "aggregate", operator, words, id=id, final_at_start=by_window or None
-        )
+        known = node.in_windows
+        return self.query._step("aggregate", operator, words, id=id, in_windows=known)
 
     def top_k(
         self,
@@ -90,7 +86,8 @@ class Grouped:
                 raise SchemaError(message)
         operator = TopKOperator(self.query._plain, self.keys, k, order)
         words = f"first {k} by {', '.join(names)} of {_shown(self.keys)}"
-        return self.query._step("top_k", operator, words, id=id)
+        known = self.query.node.in_windows
+        return self.query._step("top_k", operator, words, id=id, in_windows=known)
 
 
 def _grid_of(node: Step) -> GridWindowOperator | None:
