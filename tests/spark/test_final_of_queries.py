@@ -68,6 +68,15 @@ def test_a_row_in_two_windows_is_ranked_in_each_of_them() -> None:
     }
 
 
+@pytest.mark.parametrize("made", [trades().inserts(), trades().window(3).deletes()])
+def test_what_has_no_end_is_not_final_before_the_stream_ends(made: Query) -> None:
+    lane = Lane(made)
+    lane.step(trades=[Insert(("a", 1), 1, 5), Stable(9)])
+    assert (len(lane.history), lane.final) == (1, [])
+    lane.step(trades=[Stable(float("inf"))])
+    assert lane.final_events() == Counter(lane.history)
+
+
 def test_other_lifetimes_than_the_windows_end_them() -> None:
     for made in (
         trades().window(4, 2).window(3),
