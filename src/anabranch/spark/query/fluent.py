@@ -79,8 +79,9 @@ class Fluent(ABC):
         """
         made, payload = columns_of(columns, self._sample(), "select")
         schema = ElementSchema(self._node.schema.time, payload)
-        words = f"select {', '.join(payload.names)}{' one to one' if one_to_one else ''}"
-        stays = self._node.in_windows and any(_shown(one) == WINDOW for one in made)
+        shown = ", ".join(_shown(one) for one in made)
+        words = f"select {shown}{' one to one' if one_to_one else ''}"
+        stays = self._node.in_windows and any(_is_column(one, WINDOW) for one in made)
         return self._native(
             "select", Select(made), schema, words, id, one_to_one=one_to_one, in_windows=stays
         )
@@ -448,6 +449,11 @@ def _fluent(given: Any, where: str) -> Fluent:
         "ab.events or ab.elements"
     )
     raise UsageError(message)
+
+
+def _is_column(column: Any, name: str) -> bool:
+    """Whether a Column is a column of the input as it is."""
+    return _shown(column).strip("` ") == name
 
 
 def _shown(column: Any) -> str:

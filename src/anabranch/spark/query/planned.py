@@ -133,7 +133,7 @@ class Planned:
             for one in spec.pipeline
         ]
         natives = [
-            f"stage {number}: {each.id} = {each.words}"
+            f"stage {number}: {each.id} = {each.words}: {_types(each.schema.payload)}"
             for number, stage in enumerate(self._cut[0])
             for send in stage.sends
             if not _may_change(send)
@@ -348,6 +348,10 @@ def _may_change(send: Send) -> bool:
     """
     base = send.natives[0].of if send.natives else None
     return isinstance(base, Source) and base.entry.hosted is UNION_OF_INSERTS
+
+
+def _types(columns: pa.Schema) -> str:
+    return ", ".join(f"{one.name} {one.type}" for one in columns)
 
 
 def _sent_schema(one: Send) -> ElementSchema:
