@@ -113,6 +113,7 @@ class Fluent(ABC):
 
         length = self._units(size, "window: size")
         if slide is None:
+            _require_grid("window", "slide", offset)
             rule = AlterLifetimeOperator(self._plain, sliding(length))
             return self._step("window", rule, f"window of {self._span(length)}", id=id)
         step = self._units(slide, "window: slide")
@@ -139,6 +140,7 @@ class Fluent(ABC):
         windows = GridWindows(size, slide, offset=start, gaps_between=slide > size)
         operator = GridWindowOperator(self._plain, windows)
         words = f"windows of {self._span(size)} every {self._span(slide)}"
+        words += f", offset {self._span(start)}" if start else ""
         return self._step("window", operator, words, id=id_, in_windows=True)
 
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
@@ -192,8 +194,11 @@ class Fluent(ABC):
                 name: self._units(one, f"alter_lifetime: {name}", least=least)
                 for name, one in named.items()
             }
+        if round_to is None:
+            _require_grid("alter_lifetime", "round_to", offset)
         begin = 0 if offset == 0 else self._units(offset, "alter_lifetime: offset", least=None)
         rule = _lifetime_rule(given, begin)
+        given |= {"offset": begin} if begin else {}
         known = self._node.final_at_start
         operator = AlterLifetimeOperator(self._plain, rule, final_at_start=known)
         shown = ", ".join(f"{name} {self._span(one)}" for name, one in given.items())
@@ -404,6 +409,13 @@ def _made(
     """The query with one more step; the end of a window is known when it begins."""
     known, named = final_at_start or in_windows, given is not None
     return _query(Step(given or word, operator, reads, words, known, in_windows, named))
+
+
+def _require_grid(where: str, grid: str, offset: str | int) -> None:
+    """Reject an offset of no grid."""
+    if offset != 0:
+        message = f"{where}: offset={offset!r} moves a grid; give {grid}= too, or no offset"
+        raise UsageError(message)
 
 
 def _lifetime_rule(given: Mapping[str, int], offset: int) -> "AlterLifetime":
