@@ -1,4 +1,4 @@
-"""A query that changed is another query: what a run records of its steps, and what it refuses."""
+"""A query that changed is another query: what a run records of steps, and refuses."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -32,5 +32,7 @@ def test_the_offset_of_a_grid_is_recorded() -> None:
 def test_an_offset_without_a_grid_is_rejected() -> None:
     with pytest.raises(UsageError, match="window: offset=1 moves a grid; give slide= too"):
         trades().window(10, offset=1)
-    with pytest.raises(UsageError, match="alter_lifetime: offset=1 moves a grid; give round_to"):
+    with pytest.raises(
+        UsageError, match="alter_lifetime: offset=1 moves a grid; give round_to"
+    ):
         trades().alter_lifetime(shift=3, offset=1)

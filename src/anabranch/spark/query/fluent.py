@@ -15,7 +15,14 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.plan.node import Native, Node, Step, sources
-from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
+from anabranch.spark.query.native import (
+    Select,
+    Where,
+    calls_python,
+    columns_of,
+    condition_of,
+    sample_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -50,12 +57,13 @@ class Fluent(ABC):
             condition: A Column or a text of SQL; Spark evaluates it.
             id: The name of the step.
         """
-        made = condition_of(condition, self._sample(), "where")
-        words = f"where {_shown(made)}"
+        sample = self._sample()
+        made = condition_of(condition, sample, "where")
+        change, words = Where(made, calls_python([made], sample)), f"where {_shown(made)}"
         known = self._node.in_windows
         return self._native(
             "where",
-            Where(made),
+            change,
             self._node.schema,
             words,
             id,
@@ -77,13 +85,15 @@ class Fluent(ABC):
                 unique.
             id: The name of the step.
         """
-        made, payload = columns_of(columns, self._sample(), "select")
+        sample = self._sample()
+        made, payload = columns_of(columns, sample, "select")
+        change = Select(made, calls_python(made, sample))
         schema = ElementSchema(self._node.schema.time, payload)
         shown = ", ".join(_shown(one) for one in made)
         words = f"select {shown}{' one to one' if one_to_one else ''}"
         stays = self._node.in_windows and any(_is_column(one, WINDOW) for one in made)
         return self._native(
-            "select", Select(made), schema, words, id, one_to_one=one_to_one, in_windows=stays
+            "select", change, schema, words, id, one_to_one=one_to_one, in_windows=stays
         )
 
     def window(

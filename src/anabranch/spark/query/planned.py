@@ -281,6 +281,7 @@ class Planned:
                     one.routing,
                     self.copies.is_ntz,
                     _Changes(tuple(each.change for each in one.natives)),
+                    any(each.change.calls_python for each in one.natives),
                 )
                 for one in stage.sends
                 if one.natives
