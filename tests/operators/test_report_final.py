@@ -16,6 +16,7 @@ from anabranch.errors import StateError
 from anabranch.model import Adjust, Insert, MergeCase, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.history import replay
+from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.report_final import ReportFinalOperator, ReportFinalState
 from anabranch.testing.strategies import replicas
@@ -98,9 +99,24 @@ def test_with_known_ends_what_started_before_the_frontier_is_final(engine, data)
             final.restart() if data.draw(st.booleans()) else final.cut()
             seen = replay(stream[:end])
             assert Counter(element.event for element in final.output) == Counter(
-                event for event in seen.history if event.start < seen.frontier
+                event
+                for event in seen.history
+                if event.start < seen.frontier and (event.end < FOREVER or is_over(seen))
             )
         assert final.counts["live"] == len(seen.history.events()) - len(final.output)
+
+
+def is_over(seen):
+    return seen.frontier == FOREVER
+
+
+def test_what_has_no_end_waits_for_the_end_of_the_stream(local_engine):
+    with local_engine("final", final_at_start=True) as final:
+        final.push("input", "insert a 1..forever; insert b 1..5; stable 3")
+        assert final.cut() == (Insert("b", 1, 5),)
+        final.restart()
+        final.push("input", "stable forever")
+        assert final.cut() == (Insert("a", 1, FOREVER),)
 
 
 def test_a_removal_before_the_start_is_final_is_never_reported(local_engine):

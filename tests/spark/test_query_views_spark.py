@@ -156,6 +156,16 @@ def test_durations_are_rejected_by_the_name_of_their_call(spark: SparkSession) -
     assert earlier.final().first().start.second == 0
 
 
+def test_a_select_keeps_windows_if_it_keeps_the_column_as_it_is(spark: SparkSession) -> None:
+    windows = ab.events(rows(spark), start="s", end="e").window(4, 2)
+    assert windows.where("v > 0").node.in_windows
+    for kept in ("window", f.col("window"), "`window`"):
+        counted = windows.select("v as w", kept).group_by("w").aggregate(n=ab.count())
+        assert counted.columns == ["w", "window", "n"]
+    for changed in (f.col("window.start"), f.col("window").alias("at"), "v as window"):
+        assert not windows.select("k", changed).node.in_windows
+
+
 def test_two_streams_of_one_name_are_rejected(spark: SparkSession) -> None:
     one, two = (ab.events(rows(spark), start="s", end="e", name="trades") for _ in range(2))
     with pytest.raises(UsageError, match="two streams of this query are called trades"):

@@ -7,7 +7,8 @@ The output has no elements: these inserts come after the stable that freezes the
 
 With `final_at_start` ends are known: an event changes only by its removal, and only while a
 stable has not passed its start.  Then it is final as soon as its start is before the frontier.
-A window is reported so in the step in which the input's frontier reaches its end.
+A window is reported so in the step in which the input's frontier reaches its end.  What has no
+end is reported when the stream ends, by stable(FOREVER), and never before.
 
 Remembered: every event that is not final.  A step looks at the events that it touches and at
 those that it makes final, not at the others.
@@ -26,7 +27,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
-from anabranch.operators.state.groups import first_ends, is_frozen
+from anabranch.operators.state.groups import final_by, first_ends, is_frozen
 from anabranch.operators.state.reshape import Reshape
 from anabranch.operators.unary import END, START, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged
@@ -112,7 +113,7 @@ class ReportFinalState(UnaryState):
         """Assert every invariant."""
         super().check()
         _, rows = self.groups.all()
-        final = is_frozen(rows[:, self.FINAL_BY], self.received)
+        final = is_frozen(final_by(rows, self.FINAL_BY), self.received)
         assert not final.any(), f"final at {self.received}, in the state: {rows[final]}"
 
 

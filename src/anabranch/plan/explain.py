@@ -138,6 +138,7 @@ def _warnings(last: Node, lanes: int) -> list[str]:
             )
         if operator.name in ("inserts", "deletes"):
             lines.append(
-                f"warning: events of {node.id} have no end, so none of them is ever in final()"
+                f"warning: events of {node.id} have no end, so none of them is in final() "
+                "before the stream ends"
             )
     return lines

@@ -5,6 +5,9 @@ so that a query is its last node; a node that two others read is one stream, rea
 
 `final_at_start`: the ends of the node's events are known, so that an event is final as soon as
 the frontier has passed its start.
+
+`in_windows`: the lifetime of each event is its column `window`.  It begins at windows of a
+grid, and only steps that keep both keep it; a column of that name alone has no such meaning.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +39,7 @@ class Source:
     words: str
     may_follow: bool = True
     final_at_start: bool = False
+    in_windows: bool = False
     renamed: "Callable[[str], Source] | None" = None
     """The same source under a name, if the user gave it none."""
     has_word: bool = False
@@ -53,6 +57,7 @@ class Step:
     reads: "tuple[tuple[str, Node], ...]"
     words: str
     final_at_start: bool = False
+    in_windows: bool = False
     is_named: bool = False
     """Whether the user gave it its id; else it gets a number if another step has the id."""
     why: str = ""
@@ -90,6 +95,7 @@ class Native:
     schema: ElementSchema
     words: str
     final_at_start: bool = False
+    in_windows: bool = False
     is_named: bool = False
     one_to_one: bool = False
 

@@ -2,7 +2,8 @@
 
 At every prefix what was reported is exactly the frozen events of the input's history
 (`model.frozen`); those that one stable freezes come by start, payload and end.  With
-`final_at_start` ends are known, and an event is final when its start is before the frontier.
+`final_at_start` ends are known, and an event with an end is final when its start is before the
+frontier.
 
 `operators.report_final` does the same over batches and is compared with this.
 
@@ -17,7 +18,7 @@ from collections import Counter
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.history import Violation
-from anabranch.model.time import NEVER, Time
+from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.reference.cleanse import release_order
 from anabranch.operators.reference.unary import refuse
 
@@ -53,5 +54,6 @@ class ReportFinal:
         return tuple(Insert(*event) for event in ready for _ in range(self.waiting.pop(event)))
 
     def _is_final(self, event: Event) -> bool:
-        end = event.start if self.final_at_start else event.end
+        is_known = self.final_at_start and event.end != FOREVER
+        end = event.start if is_known else event.end
         return status(event.start, end, frontier=self.frontier) is Status.FROZEN

@@ -152,11 +152,11 @@ class Groups:
         """The events that this frontier freezes, as inserts; they leave, and groups visited.
 
         An event is final when its number `by` is before the frontier: its end, or 0 for its
-        start where ends are known.  Costs what is frozen, and nothing for what stays.
+        start where ends are known (`final_by`).  Costs what is frozen, nothing for what stays.
         """
         due = self.pop_due(frontier)
         group, rows = self.read(due)
-        frozen = is_frozen(rows[:, by], frontier)
+        frozen = is_frozen(final_by(rows, by), frontier)
         of, start, end = group[frozen], rows[frozen, 0], rows[frozen, 1]
         order = self.order(of, start, end)
         payload = self.payload(of[order])
@@ -327,11 +327,20 @@ def distinct(ids: Ints) -> Ints:
 def first_ends(group: Ints, rows: Ints, *, by: int = 1) -> tuple[Ints, Ints]:
     """The groups of these events, which are sorted by group, and the first end of each.
 
-    Or the first of another number (`by`) of theirs.
+    Or the first of another number (`by`) of theirs, see `final_by`.
     """
     first = np.flatnonzero(np.diff(group, prepend=-1))
-    times = np.minimum.reduceat(rows[:, by], first) if len(first) else first
+    times = np.minimum.reduceat(final_by(rows, by), first) if len(first) else first
     return group[first], times
+
+
+def final_by(rows: Ints, by: int) -> Ints:
+    """The times that a frontier must pass to make events final: their ends, or their starts.
+
+    Of what has no end it is the end of the stream, also where ends are known.
+    """
+    times: Ints = np.where(rows[:, 1] == FOREVER_UNITS, FOREVER_UNITS, rows[:, by])
+    return times
 
 
 def is_frozen(end: Ints, frontier: int) -> Mask:

@@ -8,13 +8,18 @@ Rows of one lane stay in one partition from the lane to the packer, since no ste
 shuffles: so each packer has all rows of the lanes that it packs, and a lane of the next stage
 gets one parcel of each lane, also if no row is left, with the frontier.
 
+Where a change calls Python functions each stream passes alone, and the DataFrame has nothing
+but its rows (`apart`): Spark calls such a function on every row that there is.
+
 Columns that a user's expression must not see have names that begin with `__ab_`.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +32,7 @@ from anabranch.batch.schema import START, ElementSchema
 from anabranch.operators.route import Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, quoted
+from anabranch.spark.lane.apart import keep, kept
 from anabranch.spark.lane.rows import NATIVE, STAGE_ARROW, STAGE_ROWS, parcel_rows
 from anabranch.spark.pack.parcels import Parcel, from_row, in_every_lane, pieces
 from anabranch.spark.pack.spill import Depot, spilling
@@ -59,7 +65,10 @@ Change = Callable[["DataFrame", str], "DataFrame"]
 
 @dataclass(frozen=True)
 class NativeStream:
-    """One stream that Spark changes: its columns before and after, and where it goes."""
+    """One stream that Spark changes: its columns before and after, and where it goes.
+
+    `calls_python`: the change calls Python functions of the user's.
+    """
 
     name: str
     before: ElementSchema
@@ -67,6 +76,7 @@ class NativeStream:
     routing: Routing
     is_ntz: bool = False
     change: Change = field(compare=False, default=lambda df, _: df)
+    calls_python: bool = False
 
     def columns(self, schema: ElementSchema) -> pa.Schema:
         """The user's columns of the stream: its start, and its payload."""
@@ -84,16 +94,25 @@ class Boundary:
 
     def apply(self, rows: "DataFrame") -> "DataFrame":
         """The rows of the lanes for the next stage."""
+        if not any(one.calls_python for one in self.streams):
+            return self._applied(rows)
+        for one in self.streams:
+            rows = replace(self, streams=(one,))._applied(rows, uuid.uuid4().hex)
+        return rows
+
+    def _applied(self, rows: "DataFrame", token: str | None = None) -> "DataFrame":
+        """The rows, with those of these streams changed; by `token` the others wait apart."""
         opened = pa.schema([*_WIRE, *_ROW, *self._columns(0)])
         columns = _spark_wire(HIDDEN, "_")
         for each in spark_schema(pa.schema(list(opened)[len(_WIRE) :])):
             columns = columns.add(each)
         spec = tuple((one.name, one.before, one.is_ntz) for one in self.streams)
-        df = rows.mapInArrow(partial(open_rows, spec, self.depot, opened), columns)
+        df = rows.mapInArrow(partial(open_rows, spec, self.depot, opened, token), columns)
         for number, one in enumerate(self.streams):
-            df = self._changed(df, number, one)
+            others = f"{_STREAM} is null or {_STREAM} <> {number}" if token is None else "false"
+            df = self._changed(df, number, one, others)
         routed = tuple((one.name, one.after, one.routing) for one in self.streams)
-        work = partial(pack_again, routed, tuple(df.columns), self.lanes, self.depot)
+        work = partial(pack_again, routed, tuple(df.columns), self.lanes, self.depot, token)
         return plainly_named(df).mapInArrow(work, _spark_wire())
 
     def _columns(self, changed: int) -> Iterator[pa.Field]:
@@ -103,13 +122,15 @@ class Boundary:
             for each in one.columns(schema):
                 yield pa.field(_own(number, each.name), each.type)
 
-    def _changed(self, df: "DataFrame", number: int, one: NativeStream) -> "DataFrame":
+    def _changed(
+        self, df: "DataFrame", number: int, one: NativeStream, others: str
+    ) -> "DataFrame":
         """Let Spark change one stream, whose columns have their own names meanwhile."""
         from pyspark.sql import functions as F  # noqa: N812
 
         mine = {_own(number, name): name for name in one.columns(one.before).names}
         df = df.select(*(F.col(quoted(c)).alias(mine.get(c, c)) for c in df.columns))
-        df = one.change(df, f"{_STREAM} is null or {_STREAM} <> {number}")
+        df = one.change(df, others)
         after = {name: _own(number, name) for name in one.columns(one.after).names}
         return df.select(*(F.col(quoted(c)).alias(after.get(c, c)) for c in df.columns))
 
@@ -131,23 +152,39 @@ def open_rows(
     streams: Sequence[tuple[str, ElementSchema, bool]],
     depot: Depot | None,
     columns: pa.Schema,
+    token: str | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What Spark maps over the rows of a stage: each parcel of these streams becomes rows.
 
-    The parcel itself stays as a row without elements: its head has lane and frontier.
+    The parcel itself stays as a row without elements: its head has lane and frontier.  With a
+    `token` it waits apart, and so does every other row.
     """
     fetch = None if depot is None else depot.fetching()
     schemas = {name: schema for name, schema, _ in streams}
+    apart: list[dict[str, Any]] = []
     for batch in batches:
         rows = batch.to_pylist()
-        yield from _table([_wire(row) for row in rows], columns).to_batches()
-        for row in rows:
-            if row["channel"] != NATIVE:
-                continue
+        mine = [_is_of(row, schemas) for row in rows]
+        passed = [
+            {**row, "parcel": None, "origin": None} if is_mine else row  # the head is enough
+            for row, is_mine in zip(rows, mine, strict=True)
+        ]
+        if token is None:
+            yield from _table([_wire(row) for row in passed], columns).to_batches()
+        else:
+            apart += passed
+        for row in compress(rows, mine):
             parcel = from_row(_head(row), schemas.__getitem__, fetch)
             if parcel.batch is not None and len(parcel.batch):
                 yield from _opened(parcel, streams, columns)
+    if token is not None:
+        keep(apart, token)
+
+
+def _is_of(row: dict[str, Any], names: Container[str]) -> bool:
+    """Whether a row is a parcel of one of these streams that Spark changes."""
+    return row["channel"] == NATIVE and json.loads(row["record"])["input"] in names
 
 
 def _head(row: dict[str, Any]) -> dict[str, Any]:
@@ -155,9 +192,7 @@ def _head(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wire(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as it passes the boundary; of a parcel that is opened the head is enough."""
-    if row["channel"] == NATIVE:
-        row = {**row, "parcel": None, "origin": None}
+    """A row as it passes the boundary beside the rows of streams."""
     return {f"{HIDDEN}{name}_": value for name, value in row.items()}
 
 
@@ -200,41 +235,46 @@ def pack_again(
     names: Sequence[str],
     lanes: int,
     depot: Depot | None,
+    token: str | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What Spark maps over the changed rows: parcels for the lanes of the next stage."""
     found = list(batches)
-    if not found:
+    table = pa.Table.from_batches(found).rename_columns(names) if found else None
+    rows = [] if token is None else kept(token)
+    if table is not None and token is None:
+        is_wire = pc.is_null(table.column(_STREAM))
+        wire = table.filter(is_wire).select(_WIRE.names).rename_columns(STAGE_ARROW.names)
+        rows, table = wire.to_pylist(), table.filter(pc.invert(is_wire))
+    if not rows:
         return
-    table = pa.Table.from_batches(found).rename_columns(names)
-    is_wire = pc.is_null(table.column(_STREAM))
-    wire = table.filter(is_wire).select(_WIRE.names).rename_columns(STAGE_ARROW.names)
-    rows = wire.to_pylist()
-    passed = [row for row in rows if row["channel"] != NATIVE]
-    data = table.filter(pc.invert(is_wire))
-    heads = [json.loads(row["record"]) for row in rows if row["channel"] == NATIVE]
+    known = [name for name, _, _ in streams]
+    passed = [row for row in rows if not _is_of(row, known)]
+    heads = [json.loads(row["record"]) for row in rows if _is_of(row, known)]
     with spilling(depot) as spill:
         for head in heads:
-            made = _packed(head, data, streams, lanes)
+            made = _packed(head, table, streams, lanes)
             passed += parcel_rows(made, lanes, spill)
     yield from pa.Table.from_pylist(passed, schema=STAGE_ARROW).to_batches()
 
 
 def _packed(
     head: dict[str, Any],
-    data: pa.Table,
+    data: pa.Table | None,
     streams: Sequence[tuple[str, ElementSchema, Routing]],
     lanes: int,
 ) -> list[Parcel]:
     """The rows of one lane and stream, in their order, routed."""
     number = [name for name, _, _ in streams].index(head["input"])
     name, schema, routing = streams[number]
+    base = Parcel(lane=0, input=name, part=head["part"], frontier=head["frontier"])
+    if data is None:
+        return in_every_lane(base, lanes)
     mine = pc.and_(
         pc.equal(data.column(_STREAM), number),
         pc.equal(data.column(f"{HIDDEN}lane_"), head["part"]),
     )
     rows = data.filter(mine)
-    base = Parcel(lane=0, input=name, part=head["part"], frontier=head["frontier"])
     if not rows.num_rows:
         return in_every_lane(base, lanes)
     rows = take(rows, np.argsort(numbers(rows.column(_PLACE), np.dtype(np.int64))))

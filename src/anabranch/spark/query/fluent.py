@@ -17,7 +17,14 @@ from anabranch.errors import SchemaError, UsageError
 from anabranch.offered import Offered
 from anabranch.operators.abilities import KnowsEnds
 from anabranch.plan.node import Native, Node, Step, sources
-from anabranch.spark.query.native import Select, Where, columns_of, condition_of, sample_of
+from anabranch.spark.query.native import (
+    Select,
+    Where,
+    calls_python,
+    columns_of,
+    condition_of,
+    sample_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,9 +59,19 @@ class Fluent(Offered, ABC):
             condition: A Column or a text of SQL; Spark evaluates it.
             id: The name of the step.
         """
-        made = condition_of(condition, self._sample(), "where")
-        words = f"where {_shown(made)}"
-        return self._native("where", Where(made), self._node.schema, words, id, one_to_one=True)
+        sample = self._sample()
+        made = condition_of(condition, sample, "where")
+        change, words = Where(made, calls_python([made], sample)), f"where {_shown(made)}"
+        known = self._node.in_windows
+        return self._native(
+            "where",
+            change,
+            self._node.schema,
+            words,
+            id,
+            one_to_one=True,
+            in_windows=known,
+        )
 
     def select(
         self,
@@ -70,10 +87,16 @@ class Fluent(Offered, ABC):
                 unique.
             id: The name of the step.
         """
-        made, payload = columns_of(columns, self._sample(), "select")
+        sample = self._sample()
+        made, payload = columns_of(columns, sample, "select")
+        change = Select(made, calls_python(made, sample))
         schema = ElementSchema(self._node.schema.time, payload)
-        words = f"select {', '.join(payload.names)}{' one to one' if one_to_one else ''}"
-        return self._native("select", Select(made), schema, words, id, one_to_one=one_to_one)
+        shown = ", ".join(_shown(one) for one in made)
+        words = f"select {shown}{' one to one' if one_to_one else ''}"
+        stays = self._node.in_windows and any(_is_column(one, WINDOW) for one in made)
+        return self._native(
+            "select", change, schema, words, id, one_to_one=one_to_one, in_windows=stays
+        )
 
     def window(
         self,
@@ -102,6 +125,7 @@ class Fluent(Offered, ABC):
 
         length = self._units(size, "window: size")
         if slide is None:
+            _require_grid("window", "slide", offset)
             rule = AlterLifetimeOperator(self._plain, sliding(length))
             return self._step("window", rule, f"window of {self._span(length)}", id=id)
         step = self._units(slide, "window: slide")
@@ -128,7 +152,8 @@ class Fluent(Offered, ABC):
         windows = GridWindows(size, slide, offset=start, gaps_between=slide > size)
         operator = GridWindowOperator(self._plain, windows)
         words = f"windows of {self._span(size)} every {self._span(slide)}"
-        return self._step("window", operator, words, final_at_start=True, id=id_)
+        words += f", offset {self._span(start)}" if start else ""
+        return self._step("window", operator, words, id=id_, in_windows=True)
 
     def session(
         self,
@@ -154,7 +179,7 @@ class Fluent(Offered, ABC):
         keys = (by,) if isinstance(by, str) else tuple(by)
         operator = SessionOperator(self._plain, length, keys)
         words = f"sessions by {', '.join(keys)} with a gap of {self._span(length)}"
-        return self._step("session", operator, words, id=id)
+        return self._step("session", operator, words, id=id, in_windows=True)
 
     def hop(self, size: str | int, slide: str | int, *, id: str | None = None) -> "Query":  # noqa: A002
         """Replace lifetimes by a hopping window.
@@ -213,8 +238,11 @@ class Fluent(Offered, ABC):
                 name: self._units(one, f"alter_lifetime: {name}", least=least)
                 for name, one in named.items()
             }
+        if round_to is None:
+            _require_grid("alter_lifetime", "round_to", offset)
         begin = 0 if offset == 0 else self._units(offset, "alter_lifetime: offset", least=None)
         rule = _lifetime_rule(given, begin)
+        given |= {"offset": begin} if begin else {}
         known = self._node.final_at_start
         operator = AlterLifetimeOperator(self._plain, rule, final_at_start=known)
         shown = ", ".join(f"{name} {self._span(one)}" for name, one in given.items())
@@ -224,7 +252,9 @@ class Fluent(Offered, ABC):
         """Each payload once at any time, in runs as long as possible."""
         from anabranch.operators.distinct import DistinctOperator
 
-        return self._step("distinct", DistinctOperator(self._plain), "distinct", id=id)
+        known = self._node.in_windows
+        operator = DistinctOperator(self._plain)
+        return self._step("distinct", operator, "distinct", id=id, in_windows=known)
 
     def normalise(self, *, id: str | None = None) -> "Query":  # noqa: A002
         """Normal form: two streams with equal snapshots get equal histories.
@@ -233,7 +263,9 @@ class Fluent(Offered, ABC):
         """
         from anabranch.operators.normalise import NormaliseOperator
 
-        return self._step("normalise", NormaliseOperator(self._plain), "normalise", id=id)
+        known = self._node.in_windows
+        operator = NormaliseOperator(self._plain)
+        return self._step("normalise", operator, "normalise", id=id, in_windows=known)
 
     def inserts(self, *, id: str | None = None) -> "Query":  # noqa: A002
         """Extend every event to have no end."""
@@ -257,7 +289,10 @@ class Fluent(Offered, ABC):
         operator = UnionOfOperator(self._plain, names)
         reads = tuple(zip(names, (one._node for one in every), strict=True))
         known = all(one._node.final_at_start for one in every)
-        return _made("union", operator, reads, "union", id, final_at_start=known)
+        stays = all(one._node.in_windows for one in every)
+        return _made(
+            "union", operator, reads, "union", id, final_at_start=known, in_windows=stays
+        )
 
     def difference(self, other: "Fluent", *, id: str | None = None) -> "Query":  # noqa: A002
         """The events of this stream without those of another, as `exceptAll` does."""
@@ -266,7 +301,8 @@ class Fluent(Offered, ABC):
         right = _fluent(other, "difference")._in_order(self._columns, "difference")
         operator = DifferenceOperator(self._plain)
         reads = (("left", self._node), ("right", right._node))
-        return _made("difference", operator, reads, "difference", id)
+        stays = self._node.in_windows and right._node.in_windows
+        return _made("difference", operator, reads, "difference", id, in_windows=stays)
 
     def join(
         self,
@@ -307,7 +343,8 @@ class Fluent(Offered, ABC):
         reads = (("left", self._node), ("right", right._node))
         words = f"{how} join on {', '.join(a if a == b else f'{a} = {b}' for a, b in pairs)}"
         known = operator.output_final_at_start
-        made = _made("join", operator, reads, words, id, final_at_start=known)
+        stays = self._node.in_windows and right._node.in_windows and (WINDOW, WINDOW) in pairs
+        made = _made("join", operator, reads, words, id, final_at_start=known, in_windows=stays)
         return made if where is None else made.where(where)
 
     def _require_windows(self, right: "Fluent", pairs: Mapping[str, str]) -> None:
@@ -320,14 +357,15 @@ class Fluent(Offered, ABC):
             raise SchemaError(message)
 
     def group_by(self, *keys: str) -> "Grouped":
-        """Group events by columns; after `window(size, slide)` also by `window`."""
+        """Group events by columns; after windows and sessions also by `window`."""
         from anabranch.spark.query.grouped import Grouped
 
         for key in keys:
             if key not in self._columns:
                 message = f"group_by: there is no column '{key}'; the input has {self._columns}"
                 raise SchemaError(message)
-        return Grouped(_query(self._node), tuple(dict.fromkeys(keys)))
+        more = (WINDOW,) if self._node.in_windows else ()
+        return Grouped(_query(self._node), tuple(dict.fromkeys((*keys, *more))))
 
     @property
     def _plain(self) -> ElementSchema:
@@ -359,6 +397,7 @@ class Fluent(Offered, ABC):
         given: str | None,
         *,
         one_to_one: bool,
+        in_windows: bool,
     ) -> "Query":
         return _query(
             Native(
@@ -368,6 +407,7 @@ class Fluent(Offered, ABC):
                 schema,
                 words,
                 self._node.final_at_start,
+                in_windows=in_windows,
                 is_named=given is not None,
                 one_to_one=one_to_one,
             )
@@ -380,12 +420,13 @@ class Fluent(Offered, ABC):
         words: str,
         *,
         id: str | None,  # noqa: A002
-        final_at_start: bool | None = None,
+        in_windows: bool = False,
     ) -> "Query":
         known = isinstance(operator, KnowsEnds) and operator.output_final_at_start
-        known = known if final_at_start is None else final_at_start
         reads = (("input", self._node),)
-        return _made(word, operator, reads, words, id, final_at_start=known)
+        return _made(
+            word, operator, reads, words, id, final_at_start=known, in_windows=in_windows
+        )
 
     def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
         """The same columns in this order."""
@@ -410,9 +451,18 @@ def _made(
     given: str | None,
     *,
     final_at_start: bool = False,
+    in_windows: bool = False,
 ) -> "Query":
-    named = given is not None
-    return _query(Step(given or word, operator, reads, words, final_at_start, is_named=named))
+    """The query with one more step; the end of a window is known when it begins."""
+    known, named = final_at_start or in_windows, given is not None
+    return _query(Step(given or word, operator, reads, words, known, in_windows, named))
+
+
+def _require_grid(where: str, grid: str, offset: str | int) -> None:
+    """Reject an offset of no grid."""
+    if offset != 0:
+        message = f"{where}: offset={offset!r} moves a grid; give {grid}= too, or no offset"
+        raise UsageError(message)
 
 
 def _lifetime_rule(given: Mapping[str, int], offset: int) -> "AlterLifetime":
@@ -458,6 +508,11 @@ def _fluent(given: Any, where: str) -> Fluent:
         "ab.events or ab.elements"
     )
     raise UsageError(message)
+
+
+def _is_column(column: Any, name: str) -> bool:
+    """Whether a Column is a column of the input as it is."""
+    return _shown(column).strip("` ") == name
 
 
 def _shown(column: Any) -> str:

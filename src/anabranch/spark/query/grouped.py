@@ -12,7 +12,6 @@ from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Step
-from anabranch.spark.query.fluent import WINDOW
 from anabranch.spark.query.query import Query
 
 
@@ -45,9 +44,6 @@ class Grouped(Offered):
         node = self.query.node
         keys = self.keys
         words = f"{', '.join(f'{one.name} = {one}' for one in wanted)} by {_shown(keys)}"
-        by_window = WINDOW in self.query.columns and node.final_at_start
-        if by_window and WINDOW not in keys:
-            keys = (*keys, WINDOW)
         if isinstance(node, Step) and (both := _in_one_step(node, keys, wanted)) is not None:
             step = Step(
                 id or "aggregate",
@@ -55,15 +51,15 @@ class Grouped(Offered):
                 node.reads,
                 f"{words}, in {node.words}",
                 final_at_start=True,
+                in_windows=True,
                 is_named=id is not None,
             )
             return replace(self.query, node=step)
         operator = AggregateOperator(
             self.query._plain, keys, wanted, final_at_start=node.final_at_start
         )
-        return self.query._step(
-            "aggregate", operator, words, id=id, final_at_start=by_window or None
-        )
+        known = node.in_windows
+        return self.query._step("aggregate", operator, words, id=id, in_windows=known)
 
     def top_k(
         self,
@@ -93,7 +89,8 @@ class Grouped(Offered):
                 raise SchemaError(message)
         operator = TopKOperator(self.query._plain, self.keys, k, order)
         words = f"first {k} by {', '.join(names)} of {_shown(self.keys)}"
-        return self.query._step("top_k", operator, words, id=id)
+        known = self.query.node.in_windows
+        return self.query._step("top_k", operator, words, id=id, in_windows=known)
 
 
 def _in_one_step(

@@ -5,10 +5,11 @@ numbers, the current time and the like are rejected by name, because an adjust o
 get the same result as its insert.
 """
 
+import io
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,9 @@ _NOT_A_FUNCTION_OF_THE_ROW: Final = re.compile(
 _CHANCE: Final = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 """Spark's word for random numbers, and for user functions that are marked as such."""
 
+_PYTHON: Final = "EvalPython"
+"""In the name of every operator of Spark's that calls Python functions row by row."""
+
 _PLACE: Final = re.compile(r"^\[[\w.]+\] |;? ?line \d+ pos \d+;?| SQLSTATE: \w+;?")
 """What Spark's errors have beside their sentences."""
 
@@ -42,6 +46,7 @@ class Where:
     """Keeps the rows for which a condition is true; rows of other streams pass."""
 
     condition: Any
+    calls_python: bool = False
 
     def __call__(self, df: "DataFrame", others: str) -> "DataFrame":
         """The rows that stay."""
@@ -55,6 +60,7 @@ class Select:
     """New payload columns; hidden columns and `start` stay."""
 
     columns: tuple[Any, ...]
+    calls_python: bool = False
 
     def __call__(self, df: "DataFrame", others: str) -> "DataFrame":
         """All rows with their new columns."""
@@ -95,6 +101,22 @@ def columns_of(
             message = f"{where}: two columns would be called '{name}'; use .alias(...)"
             raise SchemaError(message)
     return made, arrow_schema(found.schema, where=where)
+
+
+def calls_python(columns: "Sequence[Column]", sample: "DataFrame") -> bool:
+    """Whether Spark calls Python functions of the user's for these expressions.
+
+    The physical plan shows it, which a DataFrame has no other public place for.  The sample is
+    empty, and a plan over no rows would be empty too; so here is one row of nulls.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    fields = sample.schema.fields
+    nulls = [F.lit(None).cast(one.dataType).alias(one.name) for one in fields]
+    text = io.StringIO()
+    with _quiet(), redirect_stdout(text):
+        sample.sparkSession.range(1).select(*nulls).select(*columns).explain()
+    return _PYTHON in text.getvalue()
 
 
 def sample_of(spark: "SparkSession", schema: ElementSchema, *, is_ntz: bool) -> "DataFrame":

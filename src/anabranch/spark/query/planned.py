@@ -150,7 +150,7 @@ class Planned:
             for one in spec.pipeline
         ]
         natives = [
-            f"stage {number}: {each.id} = {each.words}"
+            f"stage {number}: {each.id} = {each.words}: {_types(each.schema.payload)}"
             for number, stage in enumerate(self._cut[0])
             for send in stage.sends
             if not _may_change(send)
@@ -296,6 +296,7 @@ class Planned:
                     one.routing,
                     self.copies.is_ntz,
                     _Changes(tuple(each.change for each in one.natives)),
+                    any(each.change.calls_python for each in one.natives),
                 )
                 for one in stage.sends
                 if one.natives
@@ -351,6 +352,10 @@ def _may_change(send: Send) -> bool:
     """
     base = send.natives[0].of if send.natives else None
     return isinstance(base, Source) and base.entry.hosted is UNION_OF_INSERTS
+
+
+def _types(columns: pa.Schema) -> str:
+    return ", ".join(f"{one.name} {one.type}" for one in columns)
 
 
 def _passed_on(last: Native) -> Step:
