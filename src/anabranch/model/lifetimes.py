@@ -27,6 +27,7 @@ they are not monotone.
 [[0, 6), [4, 10)]
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isinf
 from typing import TypeAlias
@@ -194,6 +195,32 @@ class AlterLifetime:
     def stable(self, time: Time) -> Time:
         """The stable of the output; emit it only if it advances."""
         return self.start.of(time)
+
+
+def lifetime_rule(given: Mapping[str, int], *, offset: int = 0) -> AlterLifetime:
+    """The rule of `alter_lifetime`, of which one for starts and one for durations is given."""
+    start: StartRule = StartKept()
+    if "shift" in given:
+        start = StartShifted(given["shift"])
+    elif "round_to" in given:
+        start = StartRounded(given["round_to"], offset=offset)
+    duration: DurationRule = DurationKept()
+    if "lifetime" in given:
+        duration = DurationConstant(given["lifetime"])
+    elif "longer_by" in given:
+        duration = DurationLengthened(given["longer_by"])
+    elif "at_most" in given:
+        duration = DurationCapped(given["at_most"])
+    if isinstance(start, StartRounded) and "lifetime" not in given:
+        lost = start.step - 1
+        if given.get("longer_by", 0) < lost:
+            message = (
+                f"alter_lifetime: round_to={start.step} moves starts back by up to {lost} "
+                "units, so an end could change before a stable that was passed on; give "
+                f"lifetime= too, or longer_by= of at least {lost} units"
+            )
+            raise UsageError(message)
+    return AlterLifetime(start, duration)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from anabranch.spark.query.native import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from anabranch.model.lifetimes import AlterLifetime
     from anabranch.spark.query.grouped import Grouped
     from anabranch.spark.query.query import Query
 
@@ -223,6 +222,7 @@ class Fluent(Offered, ABC):
             at_most: Shortens longer lifetimes to this duration.
             id: The name of the step.
         """
+        from anabranch.model.lifetimes import lifetime_rule
         from anabranch.operators.lifetimes import AlterLifetimeOperator
 
         starts = {"shift": shift, "round_to": round_to}
@@ -241,7 +241,7 @@ class Fluent(Offered, ABC):
         if round_to is None:
             _require_grid("alter_lifetime", "round_to", offset)
         begin = 0 if offset == 0 else self._units(offset, "alter_lifetime: offset", least=None)
-        rule = _lifetime_rule(given, begin)
+        rule = lifetime_rule(given, offset=begin)
         given |= {"offset": begin} if begin else {}
         known = self._node.final_at_start
         operator = AlterLifetimeOperator(self._plain, rule, final_at_start=known)
@@ -463,34 +463,6 @@ def _require_grid(where: str, grid: str, offset: str | int) -> None:
     if offset != 0:
         message = f"{where}: offset={offset!r} moves a grid; give {grid}= too, or no offset"
         raise UsageError(message)
-
-
-def _lifetime_rule(given: Mapping[str, int], offset: int) -> "AlterLifetime":
-    """The rule of `alter_lifetime`, of which one for starts and one for durations is given."""
-    from anabranch.model import lifetimes as rules
-
-    start: Any = rules.StartKept()
-    if "shift" in given:
-        start = rules.StartShifted(given["shift"])
-    elif "round_to" in given:
-        start = rules.StartRounded(given["round_to"], offset=offset)
-    duration: Any = rules.DurationKept()
-    if "lifetime" in given:
-        duration = rules.DurationConstant(given["lifetime"])
-    elif "longer_by" in given:
-        duration = rules.DurationLengthened(given["longer_by"])
-    elif "at_most" in given:
-        duration = rules.DurationCapped(given["at_most"])
-    if isinstance(start, rules.StartRounded) and "lifetime" not in given:
-        lost = start.step - 1
-        if given.get("longer_by", 0) < lost:
-            message = (
-                f"alter_lifetime: round_to={start.step} moves starts back by up to {lost} "
-                "units, so an end could change before a stable that was passed on; give "
-                f"lifetime= too, or longer_by= of at least {lost} units"
-            )
-            raise UsageError(message)
-    return rules.AlterLifetime(start, duration)
 
 
 def _query(node: Node) -> "Query":
