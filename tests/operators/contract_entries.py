@@ -47,6 +47,7 @@ from anabranch.operators.lifetimes import AlterLifetimeOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
+from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
@@ -74,7 +75,7 @@ class Entry:
 
     `members`: inputs attach and detach, and those of `valid` have one history; else the inputs
     are the operator's ports, each with a history of its own.  `keys`: the columns that choose
-    the lane.
+    the lane.  `in_order`: what an input sends comes in one parcel, in order.
     """
 
     operator: Operator
@@ -82,6 +83,7 @@ class Entry:
     valid: st.SearchStrategy[Arrived]
     members: bool = False
     keys: tuple[str, ...] = ()
+    in_order: bool = False
 
     @property
     def emits_rows(self) -> bool:
@@ -151,6 +153,13 @@ def several(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
 def union(operator: Operator, case: MergeCase = MergeCase.R4) -> Entry:
     valid = replicas(case=case).flatmap(interleavings)
     return Entry(operator, conflicting_r4.map(named), valid.map(named), members=True)
+
+
+def merge_of(case: MergeCase) -> Entry:
+    """A merge inside a query: its replicas were validated, and never leave."""
+    two = replicas(case=case, min_inputs=2, max_inputs=2)
+    valid = two.flatmap(interleavings).map(named)
+    return Entry(MergeOfOperator(SCHEMA, ("r0", "r1"), case), valid, valid, in_order=True)
 
 
 GROUPED = pa.schema(
@@ -229,6 +238,7 @@ OPERATORS: dict[str, Entry] = {
     "keyed union that drops": keyed(
         union(UnionOperator(SCHEMA)), Key(("p",), drops=True), once_each(MergeCase.R4)
     ),
+    **{f"merge of queries {case.value}": merge_of(case) for case in MergeCase},
     "normalise": unary(NormaliseOperator),
     "cleanse": unary(CleanseOperator),
     "align": unary(AlignOperator),

@@ -155,7 +155,7 @@ def parcels_of(entry, arrived):
     by payload, as the lanes before it would send it; then the stables of each port.
     """
     streams = {who: [e for name, e in arrived if name == who] for who, _ in arrived}
-    if entry.members:
+    if entry.members or entry.in_order:
         return [Arrival(who, entry.batch(who, some)) for who, some in streams.items()], []
     data, stables = [], []
     for who, some in streams.items():

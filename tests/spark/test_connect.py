@@ -53,7 +53,9 @@ def test_merges_and_a_query_on_connect() -> None:
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "find_spec", lambda name: None if name == "grpc" else name)
-    with pytest.raises(SetupError, match=r"needs the package grpc.*anabranch\[connect\]"):
+    with pytest.raises(
+        SetupError, match=r"needs the package grpc.*pip install 'pyspark\[connect\]'"
+    ):
         connect.require_packages()
 
 

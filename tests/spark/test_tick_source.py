@@ -127,7 +127,7 @@ def test_triggers_that_are_too_far_apart_for_a_silence_are_reported(
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (Asked(disorder=3), "the latest rows of a source (3) stay open until its next row"),
+        (Asked(disorder=3), "the newest rows of a source (3) are not final until its next row"),
         (Asked(disorder=3), "give idle_after= (such as '1 minute') to go on without it, or"),
         (Asked("adaptive"), "nothing is final before 100 rows of each source came, and a"),
     ],
