@@ -15,14 +15,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.plan.node import Native, Node, Step, sources
-from anabranch.spark.query.native import (
-    Select,
-    Where,
-    calls_python,
-    columns_of,
-    condition_of,
-    sample_of,
-)
+from anabranch.spark.query.native import sample_of, select_of, shown, where_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,18 +50,11 @@ class Fluent(ABC):
             condition: A Column or a text of SQL; Spark evaluates it.
             id: The name of the step.
         """
-        sample = self._sample()
-        made = condition_of(condition, sample, "where")
-        change, words = Where(made, calls_python([made], sample)), f"where {_shown(made)}"
-        known = self._node.in_windows
+        change = where_of(condition, self._sample(), "where")
+        words, known = f"where {_shown(change.condition)}", self._node.in_windows
+        schema = self._node.schema
         return self._native(
-            "where",
-            change,
-            self._node.schema,
-            words,
-            id,
-            one_to_one=True,
-            in_windows=known,
+            "where", change, schema, words, id, one_to_one=True, in_windows=known
         )
 
     def select(
@@ -85,9 +71,8 @@ class Fluent(ABC):
                 unique.
             id: The name of the step.
         """
-        sample = self._sample()
-        made, payload = columns_of(columns, sample, "select")
-        change = Select(made, calls_python(made, sample))
+        change, payload = select_of(columns, self._sample(), "select")
+        made = change.columns
         schema = ElementSchema(self._node.schema.time, payload)
         shown = ", ".join(_shown(one) for one in made)
         words = f"select {shown}{' one to one' if one_to_one else ''}"
@@ -479,7 +464,5 @@ def _is_column(column: Any, name: str) -> bool:
 
 
 def _shown(column: Any) -> str:
-    """A Column as its text."""
-    text = str(column)
-    text = text[8:-2] if text.startswith("Column<'") else text
-    return _JAVA.sub("(...)", text)
+    """A Column as its text, without the addresses of objects."""
+    return _JAVA.sub("(...)", shown(column))
