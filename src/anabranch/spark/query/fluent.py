@@ -232,7 +232,7 @@ class Fluent(ABC):
         from anabranch.operators.union_of import UnionOfOperator
 
         given = [self, *(_fluent(one, "union") for one in others)]
-        every = [one._in_order(self._columns, "union") for one in given]
+        every = [one._in_order(self._plain, "union") for one in given]
         names = tuple(f"input_{number}" for number in range(len(every)))
         operator = UnionOfOperator(self._plain, names)
         reads = tuple(zip(names, (one._node for one in every), strict=True))
@@ -246,7 +246,7 @@ class Fluent(ABC):
         """The events of this stream without those of another, as `exceptAll` does."""
         from anabranch.operators.difference import DifferenceOperator
 
-        right = _fluent(other, "difference")._in_order(self._columns, "difference")
+        right = _fluent(other, "difference")._in_order(self._plain, "difference")
         operator = DifferenceOperator(self._plain)
         reads = (("left", self._node), ("right", right._node))
         stays = self._node.in_windows and right._node.in_windows
@@ -376,15 +376,27 @@ class Fluent(ABC):
             word, operator, reads, words, id, final_at_start=known, in_windows=in_windows
         )
 
-    def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
-        """The same columns in this order."""
+    def _in_order(self, wanted: ElementSchema, where: str) -> "Fluent":
+        """The same columns in the order that is wanted."""
+        columns, mine = wanted.payload.names, self._node.schema
         if sorted(self._columns) != sorted(columns):
             message = (
-                f"{where}: both sides have the same columns, got {list(columns)} and "
+                f"{where}: both sides have the same columns, got {columns} and "
                 f"{self._columns}; select them"
             )
             raise SchemaError(message)
-        if self._columns == list(columns):
+        types = [
+            (one.name, one.type, mine.payload.field(one.name).type) for one in wanted.payload
+        ]
+        types.append(("start", wanted.time.value, mine.time.value))
+        for name, one, other in types:
+            if one != other:
+                message = (
+                    f"{where}: column '{name}' is {one} on one side and {other} on the other; "
+                    "cast one of them"
+                )
+                raise SchemaError(message)
+        if self._columns == columns:
             return self
         from pyspark.sql import functions as F  # noqa: N812
 

@@ -31,9 +31,7 @@ _SHOWN_AS: Final = {
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time")),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id")),
     **dict.fromkeys(("input_file_name", "input_file_block_start", "localtimestamp")),
-    **dict.fromkeys(
-        ("user", "current_user", "session_user"), "current_user|session_user|user"
-    ),
+    **dict.fromkeys(("user", "current_user", "session_user"), "current_user|session_user|user"),
     "current_schema": "current_schema|current_database",
     "curdate": "current_date|curdate",
     "unix_timestamp": "current_timestamp",
