@@ -71,9 +71,15 @@ class Kept:
         return batch.take(np.array(keeps, np.bool_))
 
 
-def source(name: str, *, final_at_start: bool = False, **columns: pa.DataType) -> Query:
+def source(
+    name: str,
+    time: TimeType = TimeType.BIGINT,
+    *,
+    final_at_start: bool = False,
+    **columns: pa.DataType,
+) -> Query:
     """A stream of events with these payload columns."""
-    schema = ElementSchema(TimeType.BIGINT, pa.schema(list(columns.items())))
+    schema = ElementSchema(time, pa.schema(list(columns.items())))
     return Query(Source(name, None, schema, BY_IDENTITY, name, final_at_start=final_at_start))
 
 

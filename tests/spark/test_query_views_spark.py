@@ -162,7 +162,11 @@ def test_a_select_keeps_windows_if_it_keeps_the_column_as_it_is(spark: SparkSess
     for kept in ("window", f.col("window"), "`window`"):
         counted = windows.select("v as w", kept).group_by("w").aggregate(n=ab.count())
         assert counted.columns == ["w", "window", "n"]
-    for changed in (f.col("window.start"), f.col("window").alias("at"), "v as window"):
+    for changed in (
+        f.col("window.start").alias("at"),
+        f.col("window").alias("at"),
+        "v as window",
+    ):
         assert not windows.select("k", changed).node.in_windows
 
 

@@ -4,12 +4,18 @@ import pyarrow as pa
 import pytest
 from plan_driver import source
 
-from anabranch.errors import UsageError
+import anabranch as ab
+from anabranch.batch.schema import TimeType
+from anabranch.errors import SchemaError, UsageError
 from anabranch.spark.query.query import Query
 
 
 def trades() -> Query:
     return source("trades", k=pa.string(), v=pa.int64())
+
+
+def rates(**columns: pa.DataType) -> Query:
+    return source("rates", **columns)
 
 
 def words(query: Query) -> str:
@@ -36,3 +42,28 @@ def test_an_offset_without_a_grid_is_rejected() -> None:
         UsageError, match="alter_lifetime: offset=1 moves a grid; give round_to"
     ):
         trades().alter_lifetime(shift=3, offset=1)
+
+
+def test_sides_with_one_name_and_two_types_are_rejected_at_the_call() -> None:
+    other = rates(k=pa.string(), v=pa.float64())
+    for call in (trades().union, trades().difference):
+        with pytest.raises(SchemaError, match="column 'v' is int64 on one side and double"):
+            call(other)
+    with pytest.raises(SchemaError, match=r"union: both sides have the same columns, got"):
+        trades().union(rates(k=pa.string()))
+    timed = source("timed", TimeType.TIMESTAMP, k=pa.string(), v=pa.int64())
+    with pytest.raises(SchemaError, match="column 'start' is bigint on one side and timestamp"):
+        trades().union(timed)
+
+
+@pytest.mark.parametrize("name", ["start", "End", "kind", "seq", "replica", "OLD_END"])
+def test_an_aggregate_with_a_name_of_the_element_format_is_rejected(name: str) -> None:
+    with pytest.raises(SchemaError, match=f"is called '{name.lower()}', which the element"):
+        trades().group_by("k").aggregate(**{name: ab.count()})
+
+
+def test_names_that_differ_in_case_alone_are_one_name() -> None:
+    with pytest.raises(SchemaError, match="two columns of the result are called 'k'"):
+        trades().group_by("k").aggregate(K=ab.count())
+    with pytest.raises(SchemaError, match="both sides have a column 'V' that is not joined on"):
+        trades().join(rates(k=pa.string(), V=pa.int64()), on="k")

@@ -120,7 +120,8 @@ class JoinOperator:
                 raise SchemaError(message)
 
     def _require_own_names(self) -> None:
-        twice = [name for name in self.added if name in self.left.payload.names]
+        names = [name.lower() for name in self.left.payload.names]  # as Spark compares them
+        twice = [name for name in self.added if name.lower() in names]
         if twice:
             message = (
                 f"join: both sides have a column '{twice[0]}' that is not joined on; each "

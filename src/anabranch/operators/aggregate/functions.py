@@ -35,6 +35,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from anabranch.batch.schema import RESERVED
 from anabranch.errors import SchemaError, UsageError
 
 INVERTIBLE: Final = ("count", "sum", "avg", "stddev")
@@ -106,8 +107,14 @@ def check(
         _require_column(key, payload, f"{where}: key")
     fields = [payload.field(key) for key in keys]
     fields += [pa.field(one.name, result_type(one, payload, where=where)) for one in functions]
-    names = [field.name for field in fields]
+    names = [field.name.lower() for field in fields]  # Spark's names have no case
     for name in names:
+        if name in RESERVED:
+            message = (
+                f"{where}: a column of the result is called '{name}', which the element format "
+                f"needs for itself ({', '.join(RESERVED)}); give it another name"
+            )
+            raise SchemaError(message)
         if names.count(name) > 1:
             message = (
                 f"{where}: two columns of the result are called '{name}'; the result has the "

@@ -17,14 +17,7 @@ from anabranch.errors import SchemaError, UsageError
 from anabranch.offered import Offered
 from anabranch.operators.abilities import KnowsEnds
 from anabranch.plan.node import Native, Node, Step, sources
-from anabranch.spark.query.native import (
-    Select,
-    Where,
-    calls_python,
-    columns_of,
-    condition_of,
-    sample_of,
-)
+from anabranch.spark.query.native import sample_of, select_of, shown, where_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,18 +51,11 @@ class Fluent(Offered, ABC):
             condition: A Column or a text of SQL; Spark evaluates it.
             id: The name of the step.
         """
-        sample = self._sample()
-        made = condition_of(condition, sample, "where")
-        change, words = Where(made, calls_python([made], sample)), f"where {_shown(made)}"
-        known = self._node.in_windows
+        change = where_of(condition, self._sample(), "where")
+        words, known = f"where {_shown(change.condition)}", self._node.in_windows
+        schema = self._node.schema
         return self._native(
-            "where",
-            change,
-            self._node.schema,
-            words,
-            id,
-            one_to_one=True,
-            in_windows=known,
+            "where", change, schema, words, id, one_to_one=True, in_windows=known
         )
 
     def select(
@@ -86,9 +72,8 @@ class Fluent(Offered, ABC):
                 unique.
             id: The name of the step.
         """
-        sample = self._sample()
-        made, payload = columns_of(columns, sample, "select")
-        change = Select(made, calls_python(made, sample))
+        change, payload = select_of(columns, self._sample(), "select")
+        made = change.columns
         schema = ElementSchema(self._node.schema.time, payload)
         shown = ", ".join(_shown(one) for one in made)
         words = f"select {shown}{' one to one' if one_to_one else ''}"
@@ -284,7 +269,7 @@ class Fluent(Offered, ABC):
         from anabranch.operators.union_of import UnionOfOperator
 
         given = [self, *(_fluent(one, "union") for one in others)]
-        every = [one._in_order(self._columns, "union") for one in given]
+        every = [one._in_order(self._plain, "union") for one in given]
         names = tuple(f"input_{number}" for number in range(len(every)))
         operator = UnionOfOperator(self._plain, names)
         reads = tuple(zip(names, (one._node for one in every), strict=True))
@@ -298,7 +283,7 @@ class Fluent(Offered, ABC):
         """The events of this stream without those of another, as `exceptAll` does."""
         from anabranch.operators.difference import DifferenceOperator
 
-        right = _fluent(other, "difference")._in_order(self._columns, "difference")
+        right = _fluent(other, "difference")._in_order(self._plain, "difference")
         operator = DifferenceOperator(self._plain)
         reads = (("left", self._node), ("right", right._node))
         stays = self._node.in_windows and right._node.in_windows
@@ -428,15 +413,27 @@ class Fluent(Offered, ABC):
             word, operator, reads, words, id, final_at_start=known, in_windows=in_windows
         )
 
-    def _in_order(self, columns: Sequence[str], where: str) -> "Fluent":
-        """The same columns in this order."""
+    def _in_order(self, wanted: ElementSchema, where: str) -> "Fluent":
+        """The same columns in the order that is wanted."""
+        columns, mine = wanted.payload.names, self._node.schema
         if sorted(self._columns) != sorted(columns):
             message = (
                 f"{where}: both sides must have the same columns; got {list(columns)} and "
                 f"{self._columns}; select them"
             )
             raise SchemaError(message)
-        if self._columns == list(columns):
+        types = [
+            (one.name, one.type, mine.payload.field(one.name).type) for one in wanted.payload
+        ]
+        types.append(("start", wanted.time.value, mine.time.value))
+        for name, one, other in types:
+            if one != other:
+                message = (
+                    f"{where}: column '{name}' is {one} on one side and {other} on the other; "
+                    "cast one of them"
+                )
+                raise SchemaError(message)
+        if self._columns == columns:
             return self
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -488,7 +485,5 @@ def _is_column(column: Any, name: str) -> bool:
 
 
 def _shown(column: Any) -> str:
-    """A Column as its text."""
-    text = str(column)
-    text = text[8:-2] if text.startswith("Column<'") else text
-    return _JAVA.sub("(...)", text)
+    """A Column as its text, without the addresses of objects."""
+    return _JAVA.sub("(...)", shown(column))
