@@ -122,7 +122,7 @@ def _require_same(replicas: Mapping[str, Fluent]) -> None:
 
 def _alike(replicas: Mapping[str, Fluent]) -> dict[str, Fluent]:
     """The same with their columns in the order of the first."""
-    order = next(iter(replicas.values()))._columns
+    order = next(iter(replicas.values()))._node.schema
     return {name: one._in_order(order, "ab.merge") for name, one in replicas.items()}
 
 
