@@ -6,6 +6,7 @@ from typing import Final
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.contract import Route
+from anabranch.operators.join import JoinOperator
 from anabranch.operators.route import Routing
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
@@ -14,7 +15,7 @@ from anabranch.plan.stages import Placed, Stage, stages
 _REMEMBERS: Final = {
     "aggregate": "the end points of its groups, until the frontier has passed them",
     "top_k": "the rows of its groups, until the frontier has passed their ends",
-    "join": "events of each side, until the frontier of the other side has passed their ends",
+    "join": "events of both sides, until both frontiers have passed their ends",
     "distinct": "where counts of equal payloads change, until the frontier has passed it",
     "difference": "where counts of equal payloads change, until the frontier has passed it",
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
@@ -22,6 +23,9 @@ _REMEMBERS: Final = {
     "align": "events, until the frontier has passed their starts",
 }
 """What steps with a state remember, by the names of their operators; others have none."""
+_PAIRS: Final = (
+    "events of each side, until the frontier of the other side has passed their ends"
+)
 _PANES: Final = "a sum per key and pane, until the frontier has passed its windows"
 
 
@@ -54,6 +58,8 @@ def _step(
     reads = ", ".join(of if port == "input" else f"{port} {of}" for port, of in named)
     panes = isinstance(node.operator, PaneAggregateOperator)
     remembers = _PANES if panes else _REMEMBERS.get(node.operator.name, "nothing")
+    if isinstance(node.operator, JoinOperator) and node.operator.how == "inner":
+        remembers = _PAIRS
     final = "starts" if node.final_at_start else "ends"
     return [
         f"  {node.id}: {node.words} (reads {reads})",
