@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from two_sided_laws import any_cut_any_restart, emits_the_fewest_elements, forgets_all
+from two_sided_laws import (
+    COLUMNS,
+    any_cut_any_restart,
+    emits_the_fewest_elements,
+    forgets_all,
+    frontier_of,
+    sides,
+)
 
 from anabranch import testing
 from anabranch.batch.codec import from_elements, to_elements
@@ -111,14 +118,60 @@ def test_adjusts_come_first_by_sync_time_then_inserts_by_start():
     }
 
 
-def test_one_event_is_forgotten_only_when_both_frontiers_have_passed_it():
-    state = operator().empty()
-    step(state, [Insert(("x", 1), 0, 5), Stable(9)])
+@each_how
+def test_an_event_is_forgotten_when_the_frontier_of_the_other_side_has_passed_its_end(how):
+    """Of an inner join; the others need its own side's frontier too."""
+    state = operator(how).empty()
+    step(state, [Insert(("x", 1), 0, 5)], [Stable(5)])
     assert state.live == 1
-    step(state, right=[Stable(5)])
-    assert state.live == 1
-    assert to_elements(step(state, right=[Stable(6)]).output) == [Stable(6)]
+    step(state, right=[Stable(6)])
+    assert state.live == (how != "inner")
+    assert to_elements(step(state, [Stable(6)]).output) == [Stable(6)]
     assert (state.live, state.facts) == (0, {"keys": 0})
+
+
+def test_a_forgotten_event_is_still_adjusted_by_its_own_side():
+    """The partners that it gains or loses end behind its side's frontier, so they are kept."""
+    state = operator().empty()
+    step(state, [Insert(("x", 1), 0, 5)], [Insert(("x", 2), 3, 9), Stable(8)])
+    assert (state.live, len(state.trees)) == (1, 1)
+    output = to_elements(step(state, [Adjust(("x", 1), 0, 5, 7)]).output)
+    assert output == [Adjust(("x", 1, 2), 3, 5, 7)]
+    assert state.live == 1
+    output = to_elements(step(state, [Adjust(("x", 1), 0, 7, 20)]).output)
+    assert output == [Adjust(("x", 1, 2), 3, 7, 9)]
+    assert state.live == 2  # it may have partners again
+    output = to_elements(step(state, right=[Insert(("x", 3), 12, 15)]).output)
+    assert output == [Insert(("x", 1, 3), 12, 15)]
+    with pytest.raises(StateError, match="finds no such event"):
+        step(state, [Adjust(("x", 1), 0, 19, 20)])
+
+
+@given(data=st.data(), silent=st.sampled_from(SIDES))
+def test_a_side_without_stables_keeps_the_other_one_alone(data, silent):
+    """The history is right, and of the silent side what the other has passed is forgotten."""
+    arrived = [
+        (name, one)
+        for name, one in data.draw(sides(SIDES))
+        if name != silent or not isinstance(one, Stable)
+    ]
+    for name in ("reference", "kernel"):
+        with testing.engine(name, "join", payload=COLUMNS) as engine:
+            for at, (who, element) in enumerate(arrived, start=1):
+                engine.push(who, [element])
+                engine.restart() if at % 3 == 0 else engine.cut()
+                past = {n: [e for w, e in arrived[:at] if w == n] for n in SIDES}
+                left, right = (History.of(past[n]) for n in SIDES)
+                assert engine.history == joined(left, right, "inner")
+                other = frontier_of(past["left" if silent == "right" else "right"])
+                kept = [
+                    event
+                    for n in SIDES
+                    for event in History.of(past[n])
+                    if event.payload[0] is not None
+                    and (n != silent or (event.end >= other and other != float("inf")))
+                ]
+                assert engine.counts["live"] == len(kept)
 
 
 def test_null_matches_nothing_and_is_not_kept():

@@ -5,8 +5,13 @@ import pytest
 from plan_driver import source
 
 import anabranch as ab
+from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import TimeType
-from anabranch.errors import SchemaError, UsageError
+from anabranch.errors import RunError, SchemaError, StateError, UsageError
+from anabranch.model import Adjust, Insert
+from anabranch.model.element import Element
+from anabranch.operators.contract import Arrival, Inputs
+from anabranch.operators.pipeline import PipelineStep, run
 from anabranch.spark.query.query import Query
 
 
@@ -67,3 +72,25 @@ def test_names_that_differ_in_case_alone_are_one_name() -> None:
         trades().group_by("k").aggregate(K=ab.count())
     with pytest.raises(SchemaError, match="both sides have a column 'V' that is not joined on"):
         trades().join(rates(k=pa.string(), V=pa.int64()), on="k")
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("elements", "error", "text"),
+    [
+        ([Insert(("a", MOST), 1, 9), Insert(("a", 1), 2, 9)], RunError, r"sum\(v\) of group"),
+        ([Adjust(("a", 1), 1, 9, 5)], StateError, "finds no such event"),
+    ],
+)
+@pytest.mark.parametrize("window", [lambda q: q, lambda q: q.window(9, 9)])
+def test_an_error_names_the_step_by_the_id_that_the_user_gave(
+    elements: list[Element], error: type[Exception], text: str, window
+) -> None:  # type: ignore[no-untyped-def]
+    last = window(trades()).group_by("k").aggregate(id="totals", total=ab.sum("v")).node
+    step = PipelineStep(last.id, last.operator)
+    removed = [Adjust(e.payload, 1, 9, 1) if isinstance(e, Adjust) else e for e in elements]
+    given = Inputs((Arrival("input", from_elements(removed, last.operator.schema)),))
+    with pytest.raises(error, match=f"step 'totals': aggregate: .*{text}"):
+        list(run((step,), {"totals": step.operator.empty()}, {"totals": given}))

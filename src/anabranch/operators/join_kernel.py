@@ -28,7 +28,6 @@ from anabranch.operators.state.interval_trees import (
     NONE,
     OWNER,
     START,
-    TREE,
     Trees,
     after,
     collect,
@@ -119,9 +118,20 @@ def emit_change(
         emit(room, pair[0], pair[1], begin, new, times)
 
 
+@part
+def is_over(end: int, passed: int) -> bool:
+    """Whether a frontier has passed this end; at the end of time it has passed all."""
+    return bool(end < passed or passed == FOREVER_UNITS)
+
+
 @kernel
-def take_left(what: int, some: Elements, refs: Ints, trees: Trees, room: Room) -> int:
-    """Apply elements of the left side from `progress[AT]` on."""
+def take_left(
+    what: int, some: Elements, passed: int, refs: Ints, trees: Trees, room: Room
+) -> int:
+    """Apply elements of the left side from `progress[AT]` on.
+
+    Events that end before `passed` are forgotten, and are taken as they are adjusted.
+    """
     progress = room.progress
     for i in range(progress[AT], some.kind.size):
         progress[AT] = i
@@ -146,8 +156,9 @@ def take_left(what: int, some: Elements, refs: Ints, trees: Trees, room: Room) -
         if progress[OUT] > room.out.shape[0]:
             progress[NEED], progress[OUT] = progress[OUT], begun
             return NO_OUT
+        tree = key * TREES + LEFT_EVENTS
         if key != NONE and not replace_event(
-            trees, key * TREES + LEFT_EVENTS, some.payload[i], event, refs, progress
+            trees, tree, some.payload[i], event, passed, refs, progress
         ):
             return LOST
     progress[AT] = some.kind.size
@@ -204,19 +215,25 @@ def replace_event(
     tree: int,
     payload: int,
     event: tuple[int, int, int],
+    passed: int,
     refs: Ints,
     progress: Ints,
 ) -> bool:
-    """Let an event (start, old end, end) of a tree have its new end; false if it is lost."""
+    """Let an event (start, old end, end) of a tree have its new end; false if it is lost.
+
+    What ends before `passed` is not kept.
+    """
     start, old, new = event
     if old > start:
         node = find(trees, tree, start, payload, old)
         if node == NONE:
-            return False
-        if drop(trees, node, 1):
-            refs[payload, REFS] -= 1
-        progress[EVENTS] -= 1
-    if new > start:
+            if not is_over(old, passed):
+                return False
+        else:
+            if drop(trees, node, 1):
+                refs[payload, REFS] -= 1
+            progress[EVENTS] -= 1
+    if new > start and not is_over(new, passed):
         if put(trees, tree, start, payload, new, 1):
             refs[payload, REFS] += 1
         progress[EVENTS] += 1
@@ -224,8 +241,10 @@ def replace_event(
 
 
 @kernel
-def take_right(what: int, some: Elements, refs: Ints, trees: Trees, room: Room) -> int:
-    """Apply elements of the right side from `progress[AT]` on."""
+def take_right(
+    what: int, some: Elements, passed: int, refs: Ints, trees: Trees, room: Room
+) -> int:
+    """Apply elements of the right side from `progress[AT]` on; see `take_left`."""
     progress = room.progress
     for i in range(progress[AT], some.kind.size):
         progress[AT] = i
@@ -239,7 +258,7 @@ def take_right(what: int, some: Elements, refs: Ints, trees: Trees, room: Room) 
                 progress[NEED] = 1
                 return NO_NODES
             tree = key * TREES + RIGHT_EVENTS
-            if not replace_event(trees, tree, some.payload[i], event, refs, progress):
+            if not replace_event(trees, tree, some.payload[i], event, passed, refs, progress):
                 return LOST
             progress[APPLIED] = 1
         status = DONE
@@ -439,49 +458,3 @@ def emit_shared(
         if begin < stop:
             times = sign * nodes[node, COUNT]
             emit(room, nodes[node, OWNER], NONE, begin, stop, times)
-
-
-@kernel
-def expire(
-    ids: Ints, frontier: int, what: int, tables: tuple[Ints, Ints], trees: Trees,
-    progress: Ints,
-) -> None:  # fmt: skip
-    """Drop the nodes among these that end before the frontier.
-
-    Where gaps matter the last run stays while its key has left events: a gap that may still
-    change its end begins there.
-    """
-    nodes = trees.nodes
-    for k in range(ids.size):
-        node = ids[k]
-        if nodes[node, COUNT] == 0 or nodes[node, END] >= frontier:
-            continue
-        key, which = nodes[node, TREE] // TREES, nodes[node, TREE] % TREES
-        if which == RUNS:
-            expire_runs(trees, key, nodes[node, START], what)
-            continue
-        refs = tables[0] if which == LEFT_EVENTS else tables[1]
-        refs[nodes[node, OWNER], REFS] -= 1
-        progress[EVENTS] -= nodes[node, COUNT]
-        drop(trees, node, nodes[node, COUNT])
-        if which == LEFT_EVENTS and trees.roots[key * TREES + LEFT_EVENTS] == NONE:
-            last = until(trees, key * TREES + RUNS, frontier)
-            if last != NONE:
-                goes = nodes[last, END] < frontier
-                drop_runs(trees, key, nodes[last, START] if goes else nodes[last, START] - 1)
-
-
-@kernel
-def expire_runs(trees: Trees, key: int, start: int, what: int) -> None:
-    """Drop the runs of a key that begin before `start`; that one too, if nothing needs it."""
-    stays = what & WITH_GAPS and trees.roots[key * TREES + LEFT_EVENTS] != NONE
-    drop_runs(trees, key, start - 1 if stays else start)
-
-
-@kernel
-def drop_runs(trees: Trees, key: int, last: int) -> None:
-    """Drop the runs of a key that begin at the time `last` or before."""
-    node = until(trees, key * TREES + RUNS, last)
-    while node != NONE:
-        drop(trees, node, 1)
-        node = until(trees, key * TREES + RUNS, last)

@@ -5,10 +5,15 @@
     trees           for each key the events of both sides and, unless `how` is inner, the
                     runs in which a right event is alive; see `state.interval_trees`
 
-An event is forgotten when both frontiers have passed its end: its own side cannot change it,
-and the other side changes nothing before its frontier.  A run is forgotten then as well, but
-for the last one of a key with left events, where a part without partner may begin.  A left
-event with null as key has no partner: it passes, and nothing of it is kept.
+Of an inner join an event is forgotten when the frontier of the other side has passed its end:
+that side changes nothing before its frontier.  Its own side may still adjust it, and then an
+adjust has its start and its old end, and the partners that it gains or loses are kept, since
+they end behind its own side's frontier.  So a side without stables keeps the other one only.
+
+Of the other joins an event is forgotten when both frontiers have passed its end.  Whether a
+right event ends a run depends on others that are over, and a part without partner begins where
+a run ended that is over.  A run is forgotten then as well, but for the last one of a key with
+left events.  A left event with null as key has no partner: nothing of it is kept.
 
 Cost: for each element O(log n) of its key's events, and one step for each partner whose shared
 time it changes; for a frontier that moves, O(log n) for each event that it makes final.  A
@@ -24,16 +29,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, Batch, Ints
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints
 from anabranch.batch.buffers import to_arrow, valid
 from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown
 from anabranch.errors import StateError
+from anabranch.operators.join_forget import expire
 from anabranch.operators.join_kernel import (
     AT,
     DONE,
     EVENTS,
+    LEFT_EVENTS,
     LOST,
     NEED,
     NO_FOUND,
@@ -48,7 +55,6 @@ from anabranch.operators.join_kernel import (
     WITH_RUNS,
     Elements,
     Room,
-    expire,
     take_left,
     take_right,
 )
@@ -106,8 +112,9 @@ class JoinState(TrustingState):
             _LEFT: Interned(ElementSchema(time, left), own=2),
             _RIGHT: Interned(ElementSchema(time, right), own=2),
         }
+        self.passed_ends = self._passed_ends()
         self.trees = IntervalTrees()
-        self.due = DueQueue()
+        self.due = {_LEFT: DueQueue(), _RIGHT: DueQueue()}
         none = np.empty((0, 2), np.int64)
         progress = np.zeros(EVENTS + 1, np.int64)
         self._room = Room(np.empty((0, 5), np.int64), none[:, 0], none, none, progress)
@@ -122,6 +129,7 @@ class JoinState(TrustingState):
 
     def take(self, batches: Mapping[str, Batch], before: int) -> Changed:
         """The net change of the joined history."""
+        del before
         self.trees.arrays.numbers[MARK] = self.mark
         self._room.progress[OUT] = 0
         some = {name: self._elements(name, batch) for name, batch in batches.items()}
@@ -130,19 +138,19 @@ class JoinState(TrustingState):
         )
         self._run(take_left, _LEFT, some[_LEFT])
         self._run(take_right, _RIGHT, some[_RIGHT])
+        passed, self.passed_ends = self.passed_ends, self._passed_ends()
         rows = self._room.out[: int(self._room.progress[OUT])]
         sizes = [self.sides[name].table.used for name in (_LEFT, _RIGHT)]
         output = self._written(net_of(rows, sizes[0], sizes[1]))
         made = self.trees.take_made()
         self._schedule(made)
-        frontier = min(self.received.values())
         touched = {name: one.payload for name, one in some.items()}
         keys = [one.key[one.key != NONE] for one in some.values()]
-        if frontier == FOREVER_UNITS:
+        if min(self.received.values()) == FOREVER_UNITS:
             self._clear()
         else:
-            gone = self._expire(frontier) if frontier > before else np.empty((0, 2), np.int64)
-            self._forget(touched, np.concatenate(keys), gone)
+            gone = [self._expire(name, passed[name]) for name in self.sides]
+            self._forget(touched, np.concatenate(keys), np.concatenate(gone))
         counts = {"visits": self.trees.take_visits(), "rows": len(rows)}
         return Changed(output, counts=counts)
 
@@ -186,9 +194,11 @@ class JoinState(TrustingState):
         """Apply elements, with as much room as they turn out to need."""
         progress = self._room.progress
         progress[AT] = 0
-        refs = self.sides[name].rows
+        refs, passed = self.sides[name].rows, int(NEVER_UNITS)
+        if self.what == PAIRS:
+            passed = self.passed_ends[name]
         while True:
-            status = take(self.what, some, refs, self.trees.arrays, self._room)
+            status = take(self.what, some, passed, refs, self.trees.arrays, self._room)
             if status == DONE:
                 return
             if status == LOST:
@@ -251,21 +261,39 @@ class JoinState(TrustingState):
             columns = [*columns, *values.columns]
         return pa.Table.from_arrays(columns, schema=self.output.payload)
 
-    def _schedule(self, made: Ints) -> None:
-        """Let these nodes be due when a frontier passes their ends."""
-        ends = self.trees.nodes[made, END]
-        ending = ends < FOREVER_UNITS
-        self.due.push(ends[ending], made[ending])
-        if len(self.due) > 2 * len(self.trees) + _SMALL:
-            ids = self.trees.living()
-            ends = self.trees.nodes[ids, END]
-            self.due.rebuild(ends[ends < FOREVER_UNITS], ids[ends < FOREVER_UNITS])
+    def _passed_ends(self) -> dict[str, int]:
+        """By side, the time before which ends are over."""
+        left, right = self.received[_LEFT], self.received[_RIGHT]
+        if self.what == PAIRS:
+            return {_LEFT: right, _RIGHT: left}
+        return dict.fromkeys(self.sides, min(left, right))
 
-    def _expire(self, frontier: int) -> Ints:
-        """Drop what this frontier has passed; the trees and payloads that lost something."""
-        ids = self.due.pop_before(frontier)
+    def _schedule(self, made: Ints) -> None:
+        """Let these nodes be due when their ends are over; runs are due with right events."""
+        for name, ids in self._by_side(made):
+            due = self.due[name]
+            ends = self.trees.nodes[ids, END]
+            due.push(ends[ends < FOREVER_UNITS], ids[ends < FOREVER_UNITS])
+            if len(due) > 2 * len(self.trees) + _SMALL:
+                living = dict(self._by_side(self.trees.living()))[name]
+                ends = self.trees.nodes[living, END]
+                due.rebuild(ends[ends < FOREVER_UNITS], living[ends < FOREVER_UNITS])
+
+    def _by_side(self, ids: Ints) -> list[tuple[str, Ints]]:
+        is_left = self.trees.nodes[ids, TREE] % TREES == LEFT_EVENTS
+        return [(_LEFT, ids[is_left]), (_RIGHT, ids[~is_left])]
+
+    def _expire(self, name: str, before: int) -> Ints:
+        """Drop what is over of a side; the trees and payloads that lost something."""
+        frontier = self.passed_ends[name]
+        if frontier == before:
+            return np.empty((0, 2), np.int64)
+        ids = self.due[name].pop_before(frontier)
         nodes = self.trees.nodes
-        there = (nodes[ids, COUNT] > 0) & (nodes[ids, END] < frontier)
+        if frontier == FOREVER_UNITS:
+            ids = dict(self._by_side(self.trees.living()))[name]
+        is_over = (nodes[ids, END] < frontier) | (frontier == FOREVER_UNITS)
+        there = (nodes[ids, COUNT] > 0) & is_over
         gone: Ints = nodes[ids[there]][:, [TREE, OWNER]]
         tables = (self.sides[_LEFT].rows, self.sides[_RIGHT].rows)
         progress = self._room.progress
@@ -287,7 +315,8 @@ class JoinState(TrustingState):
         """Nothing can change any more."""
         self.trees.clear(self.mark)
         self._room.progress[EVENTS] = 0
-        self.due.rebuild(np.empty(0, np.int64), np.empty(0, np.int64))
+        for due in self.due.values():
+            due.rebuild(np.empty(0, np.int64), np.empty(0, np.int64))
         for table in (self.keys, *self.sides.values()):
             table.forget(table.table.living(), self.mark)
 
@@ -328,6 +357,7 @@ class JoinState(TrustingState):
         for prefix, table in self._tables().items():
             own = {n.removeprefix(prefix): d for n, d in parts.items() if n.startswith(prefix)}
             table.restore(_KIND, own)
+        self.passed_ends = self._passed_ends()
         self.trees.restore("events/", Blocks.read(streams.next()), parts, _KIND)
         self._restore_refs()
 
@@ -348,14 +378,16 @@ class JoinState(TrustingState):
         self.trees.check()
         for table in self._tables().values():
             table.table.check()
-        self.due.check()
+        for due in self.due.values():
+            due.check()
         rows = self.trees.nodes[self.trees.living()]
         events = rows[rows[:, TREE] % TREES != RUNS]
         count = int(events[:, COUNT].sum())
         assert count == self.live, f"{count} events in trees, counted {self.live}"
-        over = events[events[:, END] < min(self.received.values())]
-        assert not len(over), f"final, but kept: {over}; frontiers {self.received}"
         for number, side in enumerate(self.sides.values()):
+            ends = rows[rows[:, TREE] % TREES == number, END]
+            over = ends[ends < [*self.passed_ends.values()][number]]
+            assert not len(over), f"over, but kept: ends {over}; frontiers {self.received}"
             own = rows[rows[:, TREE] % TREES == number, OWNER]
             refs = np.bincount(own, minlength=side.table.used)
             ids = side.table.living()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.batch.batch import Batch
 from anabranch.batch.schema import ElementSchema
-from anabranch.errors import UsageError
+from anabranch.errors import AnabranchError, UsageError
 from anabranch.operators.abilities import KnowsEnds, ReportsFinal
 from anabranch.operators.contract import (
     INPUT,
@@ -87,7 +87,7 @@ def run(
     """Take one step with each operator that has something to read.
 
     `given` has what entries take, by their ids, and the streams of the stage before by name.
-    Yields each step with what it read and what it made of it.
+    Yields each step with what it read and what it made of it.  An error names the step.
     """
     made: dict[str, Batch] = {}
     last = next(iter(given))  # the first step reads the one stream, if it names none
@@ -96,7 +96,13 @@ def run(
         last = last if one.observes else one.id
         if inputs is None:
             continue
-        result = states[one.id].step(inputs)
+        try:
+            result = states[one.id].step(inputs)
+        except AnabranchError as error:
+            if one.id == one.operator.name:
+                raise
+            message = f"step '{one.id}': {error}"
+            raise type(error)(message) from error
         made[one.id] = result.output
         yield one, inputs, result
 

@@ -7,6 +7,7 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.contract import Operator, Route
+from anabranch.operators.join import JoinOperator
 from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
@@ -19,7 +20,7 @@ from anabranch.plan.stages import Placed, Stage, stages
 _REMEMBERS: Final = {
     "aggregate": "the end points of its groups, until the frontier has passed them",
     "top_k": "the rows of its groups, until the frontier has passed their ends",
-    "join": "events of each side, until the frontiers of both sides have passed their ends",
+    "join": "events of both sides, until both frontiers have passed their ends",
     "distinct": "where counts of equal payloads change, until the frontier has passed it",
     "difference": "where counts of equal payloads change, until the frontier has passed it",
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
@@ -28,6 +29,9 @@ _REMEMBERS: Final = {
     "session": "the rows of open sessions",
 }
 """What steps with a state remember, by the names of their operators; others have none."""
+_PAIRS: Final = (
+    "events of each side, until the frontier of the other side has passed their ends"
+)
 _PANES: Final = "a sum per key and pane, until the frontier has passed its windows"
 
 
@@ -93,6 +97,8 @@ def _step(
 def _remembered(operator: Operator) -> str:
     if isinstance(operator, SessionAggregateOperator):
         return _REMEMBERS["session"]
+    if isinstance(operator, JoinOperator) and operator.how == "inner":
+        return _PAIRS
     if isinstance(operator, MergeOfOperator) and operator.case is not None:
         return REMEMBERS[operator.case]
     panes = isinstance(operator, PaneAggregateOperator)

@@ -5,10 +5,12 @@ is the least of theirs.  An element is applied to the events of its side, and th
 fewest elements from the old result of its key to the new one.  Nothing is clever here: the
 results of a key are computed again from its events.
 
-Remembered are all events that a frontier of either side has not passed.  A run of a left event
-may begin where events ended that are over, so unless `how` is inner such events stay as long as
-a left event of their key goes on that they overlapped; the compiled join keeps one time
-instead.
+Remembered are, of an inner join, the events that the frontier of the other side has not passed:
+what changes behind them has no partner there.  An event that is forgotten may still be adjusted
+by its own side; it is there again while the results are computed.  Of the other joins all
+events are remembered that a frontier of either side has not passed.  A run of a left event may
+begin where events ended that are over, so these stay as long as a left event of their key goes
+on that they overlapped; the compiled join keeps one time instead.
 
 `operators.join` does the same over batches and is compared with this.
 
@@ -66,34 +68,40 @@ class Join:
     @property
     def live(self) -> int:
         """The events that a frontier has not passed yet, and that may have partners."""
-        held = (
-            own for side in self.events.values() for key, own in side.items() if _joins(key)
+        return sum(
+            not self._is_over(name, event)
+            for name, side in self.events.items()
+            for key, own in side.items()
+            if _joins(key)
+            for event in own.elements()
         )
-        events = (event for own in held for event in own.elements())
-        return sum(not self._is_over(event) for event in events)
 
     def push(self, name: str, element: Element) -> Outcome:
         """Take the next element of a side."""
         if isinstance(element, Stable):
             shown = self.frontier
             self.frontiers[name] = max(self.frontiers[name], element.time)
+            self._forget()
             if self.frontier == shown:
                 return Outcome(Reason.FOLLOWS)
-            self._forget()
             return Outcome(Reason.LEADS, (Stable(self.frontier),))
         if element.changes_nothing:
             return Outcome(Reason.NO_CHANGE)
         key = self.key_of[name](element.payload)
         key = _Alone(element.payload) if key is None else key
-        before = self.result(key)
         own = self.events[name].setdefault(key, Counter())
+        if not isinstance(element, Insert) and not own[element.old_event]:
+            old = element.old_event
+            assert self._is_over(name, old), f"{element} adjusts nothing"
+            own[old] += 1
+        before = self.result(key)
         if not isinstance(element, Insert):
-            assert own[element.old_event] > 0, f"{element} adjusts nothing"
             own[element.old_event] -= 1
         if not element.event.is_empty:
             own[element.event] += 1
-        self.events[name][key] = +own
-        return Outcome(Reason.APPLIED, tuple(difference(before, self.result(key))))
+        changes = tuple(difference(before, self.result(key)))
+        self._forget()
+        return Outcome(Reason.APPLIED, changes)
 
     def result(self, key: Hashable) -> History:
         """The results of one key, of the events that are remembered."""
@@ -122,22 +130,24 @@ class Join:
         """Drop the events that no promise lets change, nor what depends on them."""
         for key in {key for side in self.events.values() for key in side}:
             left, right = (self.events[name].pop(key, Counter()) for name in _BOTH)
-            left = Counter({e: n for e, n in left.items() if not self._is_over(e)})
+            left = Counter({e: n for e, n in left.items() if not self._is_over("left", e)})
             begin = min((e.start for e in left), default=FOREVER)
             is_needed = self.how != "inner"
             right = Counter(
                 {
                     e: n
                     for e, n in right.items()
-                    if not self._is_over(e) or (is_needed and e.end >= begin)
+                    if not self._is_over("right", e) or (is_needed and e.end >= begin)
                 }
             )
             for name, own in zip(_BOTH, (left, right), strict=True):
-                if own:
-                    self.events[name][key] = own
+                if +own:
+                    self.events[name][key] = +own
 
-    def _is_over(self, event: Event) -> bool:
-        return self.frontier == FOREVER or event.end < self.frontier
+    def _is_over(self, name: str, event: Event) -> bool:
+        other = "right" if name == "left" else "left"
+        frontier = self.frontiers[other] if self.how == "inner" else self.frontier
+        return frontier == FOREVER or event.end < frontier
 
 
 def _joins(key: Hashable) -> bool:
