@@ -10,6 +10,7 @@ from typing import Final
 
 from anabranch.model import FOREVER, Event, History, operators, parse_events
 from anabranch.model.lifetimes import AlterLifetime, DurationCapped, GridWindows, StartShifted
+from anabranch.model.normal_form import normal_form
 from anabranch.pictures.diagram import Part, draw_diagram
 from anabranch.pictures.flow import draw_flow
 from anabranch.pictures.lifetimes import draw_lifetimes
@@ -412,6 +413,14 @@ def query_union() -> str:
     return operator("left.union(right)", {"left": one, "right": two}, result, times)
 
 
+def query_merge() -> str:
+    """Two plans with the same snapshots, and the merge behind normalise."""
+    one, two = "tea 1..5", "tea 1..3; tea 3..5"
+    sides = {"filtered": one, "summed": two}
+    result = normal_form(history(one))
+    return operator("ab.merge(filtered, summed)", sides, result, {"stable 4": 4})
+
+
 def query_replaced_by() -> str:
     """A row lives until the next one of its key."""
     rows = {
@@ -459,9 +468,9 @@ def query_stages() -> str:
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
     flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
     progress, python, queries, query_aggregate, query_alter_lifetime, query_difference,
-    query_distinct, query_hop, query_inserts, query_join, query_replaced_by, query_stages,
-    query_top_k, query_union, query_where, query_window, running, sizing, tuning, versions,
-    windows_run,
+    query_distinct, query_hop, query_inserts, query_join, query_merge, query_replaced_by,
+    query_stages, query_top_k, query_union, query_where, query_window, running, sizing, tuning,
+    versions, windows_run,
 )  # fmt: skip
 PICTURES: Final = {f"docs/pictures/{draw.__name__}.svg": draw for draw in DRAWN}
 """By file, what draws it."""

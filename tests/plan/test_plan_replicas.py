@@ -182,6 +182,9 @@ def test_a_case_or_policy_that_the_plans_do_not_permit_is_rejected() -> None:
     last = of(one, source(STRICT, "b"), policy=always)
     assert last.operator.case is MergeCase.R3, "R0 has no such policy"
     assert "policy adjusts=always" in last.words
+    last = of(one, source(STRICT, "b"), policy=Policy(remember=9))
+    assert last.operator.case is MergeCase.R0, "it remembers no events"
+    assert last.operator.inner.policy == Policy()
 
 
 def test_a_merge_runs_where_its_replicas_are() -> None:

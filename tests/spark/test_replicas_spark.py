@@ -37,7 +37,7 @@ def test_replicas_of_batches_have_the_history_of_each(spark: SparkSession) -> No
     expected = events_of(one.normalise().changes().collect())
     assert events_of(both.changes().collect()) == expected
     assert len(both.final().collect()) == len(expected) > 0
-    same = ab.merge(counted(stream), counted(stream))
+    same = ab.merge(counted(stream), counted(stream), remember=100)
     assert "normalise" not in same.explanation
     assert events_of(same.changes(key="k").collect()) == events_of(
         counted(stream).changes().collect()

@@ -98,7 +98,7 @@ class MergeOfOperator:
         """The case that was asked for, else the cheapest one that has the policy."""
         known = shared(inputs)
         case = self.asked or cheapest(known)
-        if self.asked is None and case in ORDERED and unsupported(case, self.policy):
+        if self.asked is None and case in ORDERED and self._lacks(case):
             return MergeCase.R3 if known.keyed else MergeCase.R4
         return case
 
@@ -115,7 +115,7 @@ class MergeOfOperator:
                     "the choice to auto"
                 )
                 raise UsageError(message)
-        lacks = unsupported(case, self.policy)
+        lacks = self._lacks(case)
         if lacks:
             message = (
                 f"ab.merge: case {case.name} has no {', '.join(lacks)}; the case follows from "
@@ -149,13 +149,21 @@ class MergeOfOperator:
         more = [f" ({name} needs {listed(some)} too)" for name, some in needed if some]
         return f"case {case.name}: {reason}{more[0] if more else ''}"
 
+    def _lacks(self, case: MergeCase) -> tuple[str, ...]:
+        """What a case does not have of the policy."""
+        return unsupported(case, self._policy(case))
+
+    def _policy(self, case: MergeCase) -> Policy:
+        """R0 to R2 remember no events, so that there is nothing to limit."""
+        return replace(self.policy, remember=None) if case in ORDERED else self.policy
+
     @property
     def inner(self) -> MergeOperator:
         """The merge that does the work."""
         assert self.case is not None, f"merge of {self.names}: no case is chosen"
-        return MergeOperator(
-            self.schema, self.case, self.policy, self.reports_final, self.final_at_start
-        )
+        policy = self._policy(self.case)
+        final = self.reports_final
+        return MergeOperator(self.schema, self.case, policy, final, self.final_at_start)
 
     def reporting_final(self) -> "MergeOfOperator | None":
         """The same with `final` in its results; R0 to R2 keep no event that they emitted."""

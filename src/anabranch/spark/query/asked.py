@@ -63,9 +63,7 @@ class Asked:
     ) -> int | None:
         """How far behind the frontier copies are recognised, in units; None: no limit."""
         if self.remember is not None:
-            given = str(self.remember)
-            no_limit = given.strip().lower() == NO_LIMIT
-            return None if no_limit else to_units(given, time, option="remember")
+            return remember_units(self.remember, time)
         if base.remember is not None:
             return base.remember
         if kept is not None:
@@ -78,6 +76,13 @@ class Asked:
         if math.isfinite(self.wait_wall):
             limits.append(f"at most {self.wait_wall:g} s for one that makes no progress")
         return ", ".join(["; it is final where the slowest copy is", *limits])
+
+
+def remember_units(given: str | int, time: TimeType) -> int | None:
+    """How far behind the frontier copies are recognised, in units; None: no limit."""
+    if str(given).strip().lower() == NO_LIMIT:
+        return None
+    return to_units(str(given), time, option="remember")
 
 
 def case_named(case: str) -> MergeCase | None:

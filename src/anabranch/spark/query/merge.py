@@ -72,6 +72,7 @@ def merge(
     names: Sequence[str] = ...,
     case: str = ...,
     policy: str | Policy | None = ...,
+    remember: str | int | None = ...,
 ) -> "Query": ...
 
 
@@ -84,6 +85,7 @@ def merge(
     names: Sequence[str] = ...,
     case: str = ...,
     policy: str | Policy | None = ...,
+    remember: str | int | None = ...,
 ) -> "Query": ...
 
 
@@ -107,8 +109,8 @@ def merge(
     The schemas, times and declared properties of the inputs are validated now; no row is read
     until a view is used or the query is started.
 
-    If one of the inputs is a query, all of them are plans for one result, of which only
-    `names`, `case` and `policy` are options: docs/guide/queries.md, Replicas of a query.
+    If one of the inputs is a query, all of them are plans for one result, and only `names`,
+    `case`, `policy` and `remember` are options (docs/guide/queries.md, Replicas of a query).
 
     Args:
         *inputs: `ab.events(df, ...)`, `ab.elements(df, ...)`, a DataFrame (as
@@ -152,14 +154,14 @@ def merge(
             "gaps": (gaps, None),
             "wait": (wait, None),
             "wait_wall": (wait_wall, _WAIT_WALL),
-            "remember": (remember, None),
             "replicas": (tuple(replicas), ()),
             "assume_complete": (assume_complete, False),
             "strict": (strict, False),
             "quarantine": (quarantine, None),
         }
         given = [name for name, (one, usual) in of_streams.items() if one != usual]
-        return merge_queries(inputs, names=names, case=case, policy=policy, options=given)
+        how: dict[str, Any] = {"case": case, "policy": policy, "remember": remember}
+        return merge_queries(inputs, names=names, options=given, **how)
     if names:
         message = (
             f"ab.merge: names={list(names)} is for queries, and these inputs are streams; name "

@@ -14,7 +14,7 @@ from anabranch.plan.node import Native, Node, Step, nodes, rewritten
 from anabranch.plan.replicas import merged
 from anabranch.sources.inbox import Inbox
 from anabranch.spark.frames import require_frame
-from anabranch.spark.query.asked import case_named
+from anabranch.spark.query.asked import case_named, remember_units
 from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.query import Query
 from anabranch.spark.query.streams import elements
@@ -29,6 +29,7 @@ def merge_queries(
     names: Sequence[str] = (),
     case: str = "auto",
     policy: str | Policy | None = None,
+    remember: str | int | None = None,
     options: Collection[str] = (),
 ) -> Query:
     """The queries as replicas, as one query; `options` are others that were given."""
@@ -41,6 +42,9 @@ def merge_queries(
         raise UsageError(message)
     replicas = dict(zip(_names(names, len(inputs)), map(_plan, inputs), strict=True))
     chosen = Policy.parse(policy) if isinstance(policy, str) else policy or DEFAULT
+    if remember is not None:
+        time = next(iter(replicas.values()))._node.schema.time
+        chosen = replace(chosen, remember=remember_units(remember, time))
     wrong = [one for one in chosen.chosen if one in _OF_SOURCES]
     if wrong:
         message = (
