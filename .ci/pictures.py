@@ -421,6 +421,32 @@ def query_merge() -> str:
     return operator("ab.merge(filtered, summed)", sides, result, {"stable 4": 4})
 
 
+def query_session() -> str:
+    """A late row joins two sessions."""
+    rows: dict[Event, str] = {}
+    first, late = "a 1..2; a 9..10", "; a 6..7"
+    for given, more in ((first, "one row"), (first + late, "three rows")):
+        word = "row, comes last" if late in given else "row"
+        rows |= {one: word for one in parse_events(given) if one not in rows}
+        found = operators.session(columns(given), 5, lambda one: one)
+        rows |= {one._replace(payload="a"): f"session, {more}" for one in found}
+    return draw_lifetimes(rows, {"stable 4": 4, "stable behind it": 1}, title="session(5)")
+
+
+def patterns() -> str:
+    """An order that is paid, and one that is due."""
+    rows = {
+        Event("o1", 0, 10): "order, window(10)",
+        Event("o1", 4, 5): "payment, a point",
+        Event("→ o1", 4, 5): "A then B: the pair",
+        Event("o3", 18, 19): "order at 8, shifted by 10",
+        Event("o3", 2, 12): "payment at 2, window(10)",
+        Event("→ o3", 18, 19): "A with no B: due, and not paid",
+    }
+    title = "A waits for a B; an A that is due looks back for one"
+    return draw_lifetimes(rows, {"order o3": 8, "due": 18}, title=title)
+
+
 def query_replaced_by() -> str:
     """A row lives until the next one of its key."""
     rows = {
@@ -467,10 +493,10 @@ def query_stages() -> str:
 
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
     flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
-    progress, python, queries, query_aggregate, query_alter_lifetime, query_difference,
-    query_distinct, query_hop, query_inserts, query_join, query_merge, query_replaced_by,
-    query_stages, query_top_k, query_union, query_where, query_window, running, sizing, tuning,
-    versions, windows_run,
+    patterns, progress, python, queries, query_aggregate, query_alter_lifetime,
+    query_difference, query_distinct, query_hop, query_inserts, query_join, query_merge,
+    query_replaced_by, query_session, query_stages, query_top_k, query_union, query_where,
+    query_window, running, sizing, tuning, versions, windows_run,
 )  # fmt: skip
 PICTURES: Final = {f"docs/pictures/{draw.__name__}.svg": draw for draw in DRAWN}
 """By file, what draws it."""

@@ -13,6 +13,7 @@ from anabranch.operators.join import JoinOperator
 from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import Edge
 from anabranch.operators.route import Routing
+from anabranch.operators.session import SessionOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Native, Source, Step, require_unique, with_names
@@ -136,3 +137,32 @@ def test_explain_names_stages_keys_and_what_has_no_key() -> None:
     assert "warning: aggregate has no keys, so one of 4 lanes does all of it" in text
     assert "source events:\n  union: all events" in text
     assert "    promises keyed; replicas of it merge by case R3" in text
+
+
+def sessions(node: Source | Step | Native) -> Step:
+    operator = SessionOperator(node.schema, 5, ("k",))
+    return Step(
+        "session", operator, (("input", node),), "sessions by k", operator.output_final_at_start
+    )
+
+
+def test_lanes_that_hold_stables_in_the_last_stage_are_followed_by_one() -> None:
+    """An aggregate by the same key runs beside them; a filter takes the least stable anyway."""
+    last = counted(sessions(source()), "k", "window")
+    (stage,), routings = stages(last)
+    assert ids(stage) == ["events", "session", "aggregate"]
+    assert routings == {"events": Routing(Route.KEY, ("k",))}
+    assert stage.holds_stables
+    words = "stage 1: 1 lane, which emits the least stable of all lanes"
+    assert words in explain(last, 4, {})
+    assert words not in explain(last, 1, {})
+    behind = counted(filtered(sessions(source())), "k")
+    assert [one.holds_stables for one in stages(behind)[0]] == [True, False]
+    assert "least stable" not in explain(behind, 4, {})
+
+
+def test_explain_states_when_sessions_are_final() -> None:
+    text = explain(sessions(source()), 2, {})
+    assert "    remembers the rows of open sessions\n" in text
+    assert "    sessions are final when the input's frontier has passed their ends\n" in text
+    assert "    stables wait at the start of the oldest open session\n" in text
