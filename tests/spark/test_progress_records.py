@@ -12,6 +12,7 @@ from hypothesis import given
 
 from anabranch.errors import StateError
 from anabranch.spark.clock_record import ClockRecord
+from anabranch.spark.lane_share import LaneShare
 from anabranch.spark.progress import (
     BUCKETS,
     LaneRecord,
@@ -45,6 +46,7 @@ RECORDS = st.builds(
     ),
     frontier=TIMES,
     live=COUNTS,
+    taken=COUNTS,
     leader=st.none(),
     violators=st.lists(st.text(max_size=3), max_size=2).map(tuple),
     version=st.just(1),
@@ -66,6 +68,19 @@ def test_sums_count_every_row_of_every_lane_once(records: list[LaneRecord]) -> N
     totals.add(records, 3)
     assert (totals.rows, totals.frontier) == (made.rows, made.frontier)
     assert json.loads(json.dumps(made.to_dict())) == made.to_dict()
+
+
+@given(st.lists(RECORDS, max_size=4))
+def test_shares_of_lanes_add_up_to_one_in_each_stage(records: list[LaneRecord]) -> None:
+    made = TriggerRecord.of(records, 3)
+    assert sum(one.rows for one in made.lanes) == sum(one.taken for one in records)
+    assert sum(one.live for one in made.lanes) == sum(one.remembered for one in records)
+    for stage in {one.stage for one in made.lanes}:
+        found = [one.share for one in made.lanes if one.stage == stage]
+        assert found.count(None) == len(found) or abs(sum(found) - 1) < 0.01
+    totals = Totals()
+    totals.add(records, 3)
+    assert Totals.from_json(totals.to_json()).last == totals.last
 
 
 def test_the_frontier_is_the_least_of_the_last_stage() -> None:
@@ -100,6 +115,6 @@ def names(*records: type) -> set[str]:
 
 def test_every_field_is_documented_and_no_other() -> None:
     of_spark = {"run", "timestamp", "duration_ms"}
-    assert documented("A trigger") == names(TriggerRecord, ReplicaRecord) | of_spark
+    assert documented("A trigger") == names(TriggerRecord, ReplicaRecord, LaneShare) | of_spark
     assert documented("Clocks") == names(ClockRecord)
     assert documented("A lane") == names(LaneRecord)

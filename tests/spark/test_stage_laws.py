@@ -174,6 +174,11 @@ def test_the_records_of_all_stages_are_one() -> None:
     assert list(record.replicas) == ["r0"]
     assert (record.frontier, record.live, record.leader) == (4, 1, "r0")
     assert record.output["elements"] == 2
+    assert [(one.stage, one.lane) for one in record.lanes] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    for stage in (record.lanes[:2], record.lanes[2:]):
+        assert sum(one.rows for one in stage) == 1
+        assert sorted(one.share for one in stage) == [0, 1]
+    assert [one.live for one in record.lanes] == [one.rows for one in record.lanes]
 
 
 def test_lanes_of_the_last_stage_that_differ_are_refused() -> None:

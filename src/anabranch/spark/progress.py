@@ -15,6 +15,7 @@ few records, and old ones can be removed.  docs/guide/progress.md documents each
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
@@ -24,6 +25,7 @@ from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_time
 from anabranch.errors import StateError
 from anabranch.spark.clock_record import ClockRecord
+from anabranch.spark.lane_share import LaneShare, shares
 
 VERSION: Final = 1
 """The version of lane records, trigger records and totals."""
@@ -84,7 +86,7 @@ class ReplicaCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorRecord:
-    """One operator of the pipeline in one lane, after the trigger."""
+    """One operator in one lane, after the trigger."""
 
     operator: str
     frontier: Shown
@@ -96,12 +98,12 @@ class OperatorRecord:
 class LaneRecord:
     """One lane of one stage in one trigger.
 
-    `output` counts what the lane made, by channel and by what a step counts.  `live` is of the
-    operator that takes the inputs; `operators` has all of them.  `saved` are the
-    bytes written to the state store; `log` is the last entry of the control log that the
-    trigger read, -1 if it read none; `warm` and `cold` count whether the state came from a
-    worker's copy or from the store (neither: it is new).  Spark counts triggers from 0 in each
-    checkpoint; `first_trigger` is what the run has before.
+    `taken` are the inserts and adjusts that came to it.  `output` counts what the lane made, by
+    channel and by what a step counts.  `live` is of the operator that takes the inputs;
+    `operators` has all of them.  `saved` are the bytes written to the state store; `log` is the
+    last entry of the control log that the trigger read, -1 if it read none; `warm` and `cold`
+    count whether the state came from a worker's copy or from the store (neither: it is new).
+    Spark counts triggers from 0 in each checkpoint; `first_trigger` is what the run has before.
     """
 
     lane: int
@@ -121,13 +123,19 @@ class LaneRecord:
     warm: bool = False
     cold: bool = False
     first_trigger: int = 0
+    taken: int = 0
     clock: ClockRecord | None = None
     version: int = VERSION
 
+    @property
+    def remembered(self) -> int:
+        """What all its steps remember."""
+        return sum(one.live for one in self.operators.values())
+
     def fact(self, name: str) -> Any:
         """What the first operator that reports such a fact reports; None if there is none."""
-        facts = [one.facts[name] for one in self.operators.values() if name in one.facts]
-        return facts[0] if facts else None
+        found = (one.facts[name] for one in self.operators.values() if name in one.facts)
+        return next(found, None)
 
     def to_json(self) -> str:
         """The one text of this record."""
@@ -140,9 +148,9 @@ class LaneRecord:
         _require_version(fields["version"])
         replicas = {name: ReplicaCounts(**one) for name, one in fields.pop("replicas").items()}
         operators = {n: OperatorRecord(**one) for n, one in fields.pop("operators").items()}
-        violators = tuple(fields.pop("violators"))
-        fields["clock"] = ClockRecord.read(fields["clock"])
-        return cls(replicas=replicas, operators=operators, violators=violators, **fields)
+        known = {"replicas": replicas, "violators": tuple(fields["violators"])}
+        fields |= {**known, "operators": operators}
+        return cls(**fields | {"clock": ClockRecord.read(fields["clock"])})
 
 
 def _require_version(version: int) -> None:
@@ -208,6 +216,7 @@ class TriggerRecord:
     stretches: list[list[Any]]
     violators: list[str]
     frame_bytes: int = 0
+    lanes: list[LaneShare] = field(default_factory=list)
     clock: ClockRecord | None = None
     version: int = VERSION
 
@@ -242,6 +251,7 @@ class TriggerRecord:
             stretches=(first.fact("stretches") if first else None) or [],
             violators=sorted({name for record in records for name in record.violators}),
             frame_bytes=sum(record.frame_bytes for record in records),
+            lanes=shares(records),
             clock=next((one.clock for one in records if one.clock), None),
         )
 
@@ -252,11 +262,10 @@ class TriggerRecord:
 
 def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sums by name."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for one in counts:
-        for name, count in one.items():
-            sums[name] = sums.get(name, 0) + count
-    return sums
+        sums.update(one)
+    return dict(sums)
 
 
 def place(time: Shown) -> float:
@@ -303,8 +312,7 @@ class ReplicaTotals:
     standing: str = "joined"
     joined: bool = True
     last_seen: float | None = None
-    """Time of its last row, or of its attachment if it has sent none: seconds since the epoch,
-    by the driver's clock."""
+    """When its last row came, or it attached: seconds since the epoch, of the driver."""
 
     @property
     def adds_up(self) -> bool:
@@ -381,8 +389,7 @@ class Totals:
 
     def silent(self, now: float, after: float) -> list[str]:
         """The attached replicas that have not ended and sent no row for `after` seconds."""
-        found = [name for name, one in self.replicas.items() if one.is_silent(now, after)]
-        return sorted(found)
+        return sorted(n for n, one in self.replicas.items() if one.is_silent(now, after))
 
     def bucket(self, name: str) -> int:
         """Rows of all replicas in one bucket."""
@@ -432,9 +439,9 @@ class Totals:
         last = fields.pop("last")
         if last is not None:
             inside = {name: ReplicaRecord(**one) for name, one in last["replicas"].items()}
-            last = TriggerRecord(
-                **{**last, "replicas": inside, "clock": ClockRecord.read(last["clock"])}
-            )
+            lanes = [LaneShare(**one) for one in last.get("lanes", ())]
+            last |= {"replicas": inside, "lanes": lanes}
+            last = TriggerRecord(**last | {"clock": ClockRecord.read(last["clock"])})
         fields["clock"] = ClockRecord.read(fields["clock"])
         replicas = {n: ReplicaTotals(**one) for n, one in fields.pop("replicas").items()}
         return cls(replicas=replicas, last=last, **fields)
@@ -487,8 +494,6 @@ def troubles(totals: Totals, time: TimeType) -> list[str]:
 
 def show(value: Shown, time: TimeType) -> str:
     """A time of a record as people read it."""
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return value or "-"
     return f"{value:,}" if time is TimeType.BIGINT else str(show_time(value, time))

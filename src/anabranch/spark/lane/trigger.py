@@ -78,6 +78,7 @@ class _Trigger:
     rows: list[LaneRow] = field(default_factory=list)
     output: dict[str, list[Batch]] = field(default_factory=dict)
     log: int = -1
+    taken: int = 0
     clock: ClockRecord | None = None
 
     @property
@@ -134,6 +135,7 @@ def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
         passed = now.lane.passed.get(name, int(NEVER_UNITS))
         batch, now.lane.passed[name] = gathered(mine, lanes, passed, schema)
         given[name] = Inputs((Arrival(name, batch),))
+        now.taken += int(batch.is_data.sum())
         now.output.setdefault(name, []).append(_data(batch))
     _step(now, given, {})
     now.lane.steps += 1
@@ -220,6 +222,7 @@ def _round(now: _Trigger, one: Round) -> None:
     for name in one.passed:
         _control(now, PassOver(name))
         lane.steps += 1
+    now.taken += sum(int(item.batch.is_data.sum()) for item in [*one.received, *one.after])
     taken = [item for item in one.received if item.attachment > lane.gone.get(item.input, 0)]
     arrivals = [
         Arrival(
@@ -488,5 +491,6 @@ def _record(now: _Trigger) -> LaneRecord:
         violators=now.account.violators,
         frame_bytes=now.account.frame_bytes,
         first_trigger=now.spec.first_trigger,
+        taken=now.taken,
         clock=now.clock,
     )
