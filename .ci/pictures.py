@@ -392,59 +392,51 @@ def query_top_k() -> str:
 def query_distinct() -> str:
     """Maximal runs."""
     given = "a 1..5; a 3..9; a 11..13"
-    return operator(
-        "distinct()", {"input": given}, operators.distinct(history(given)), {"stable 10": 10}
-    )
+    result = operators.distinct(history(given))
+    return operator("distinct()", {"input": given}, result, {"stable 10": 10})
 
 
 def query_difference() -> str:
     """What is left of the left side."""
-    left, right = "a 1..9; a 1..9", "a 3..5; a 4..7"
-    result = operators.difference(history(left), history(right))
-    sides = {"left side": left, "right side": right}
-    return operator("left.difference(right)", sides, result, {"stable 6": 6})
+    sides = {"left side": "a 1..9; a 1..9", "right side": "a 3..5; a 4..7"}
+    left = operators.difference(*map(history, sides.values()))
+    return operator("left.difference(right)", sides, left, {"stable 6": 6})
 
 
 def query_union() -> str:
     """Two equal events stay two; the least frontier counts."""
-    one, two = "a 1..5; b 6..9", "a 1..5"
-    result = operators.union(history(one), history(two))
-    times = {"right and union": 4, "left": 8}
-    return operator("left.union(right)", {"left": one, "right": two}, result, times)
+    sides = {"left": "a 1..5; b 6..9", "right": "a 1..5"}
+    both = operators.union(*map(history, sides.values()))
+    return operator("left.union(right)", sides, both, {"right and union": 4, "left": 8})
 
 
 def query_merge() -> str:
     """Two plans with the same snapshots, and the merge behind normalise."""
-    one, two = "tea 1..5", "tea 1..3; tea 3..5"
-    sides = {"filtered": one, "summed": two}
-    result = normal_form(history(one))
-    return operator("ab.merge(filtered, summed)", sides, result, {"stable 4": 4})
+    sides = {"filtered": "tea 1..5", "summed": "tea 1..3; tea 3..5"}
+    result, name = normal_form(history(sides["summed"])), "ab.merge(filtered, summed)"
+    return operator(name, sides, result, {"stable 4": 4})
 
 
 def query_session() -> str:
     """A late row joins two sessions."""
-    rows: dict[Event, str] = {}
-    first, late = "a 1..2; a 9..10", "; a 6..7"
-    for given, more in ((first, "one row"), (first + late, "three rows")):
-        word = "row, comes last" if late in given else "row"
+    rows, first = dict[Event, str](), "a 1..2; a 9..10"
+    for given, more in ((first, "one row"), (f"{first}; a 6..7", "three rows")):
+        word = "row" if given == first else "row, comes last"
         rows |= {one: word for one in parse_events(given) if one not in rows}
-        found = operators.session(columns(given), 5, lambda one: one)
-        rows |= {one._replace(payload="a"): f"session, {more}" for one in found}
+        made = operators.session(columns(given), 5, lambda one: one)
+        rows |= {one._replace(payload="a"): f"session, {more}" for one in made}
     return draw_lifetimes(rows, {"stable 4": 4, "stable behind it": 1}, title="session(5)")
 
 
 def patterns() -> str:
     """An order that is paid, and one that is due."""
     rows = {
-        Event("o1", 0, 10): "order, window(10)",
-        Event("o1", 4, 5): "payment, a point",
-        Event("→ o1", 4, 5): "A then B: the pair",
-        Event("o3", 18, 19): "order at 8, shifted by 10",
-        Event("o3", 2, 12): "payment at 2, window(10)",
-        Event("→ o3", 18, 19): "A with no B: due, and not paid",
-    }
-    title = "A waits for a B; an A that is due looks back for one"
-    return draw_lifetimes(rows, {"order o3": 8, "due": 18}, title=title)
+        "o1 0..10": "order, window(10)", "o1 4..5": "payment, a point",
+        "paid_o1 4..5": "A then B: the pair", "o3 18..19": "order at 8, shifted by 10",
+        "o3 2..12": "payment at 2, window(10)", "due_o3 18..19": "A with no B: due, not paid",
+    }  # fmt: skip
+    drawn = {parse_events(event)[0]: words for event, words in rows.items()}
+    return draw_lifetimes(drawn, {"order o3": 8, "due": 18}, title="A then B; A with no B")
 
 
 def query_replaced_by() -> str:
