@@ -19,15 +19,15 @@ from anabranch.spark.session import start as sessions
 ROOT = Path(__file__).parents[2]
 
 CHOSEN = (
-    "test_query_views_spark.py::test_rows_of_a_stream_live_until_the_next_of_their_key",
-    "connect_only.py",
+    "spark/test_query_views_spark.py::test_rows_of_a_stream_live_until_the_next_of_their_key",
+    "spark/connect_only.py",
 )
 """A query, and merges with what is special there (progress too)."""
 
 
 def run_on_connect(*tests: str, timeout: int, marks: str = "not deep") -> str:
-    """What pytest printed for these tests on a Connect session."""
-    places = [f"tests/spark/{test}" for test in tests]
+    """What pytest printed for these tests, by their places in `tests`, on Connect."""
+    places = [f"tests/{test}" for test in tests]
     options = ["-q", "-p", "no:cacheprovider", "-m", marks, "--durations=5"]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *places],

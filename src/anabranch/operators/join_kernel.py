@@ -108,6 +108,7 @@ def emit_change(
     times: int,
 ) -> None:
     """What is shared with `other` when the end of an event (start, old end, end) changes."""
+    # What two events share begins with the later one, whatever their ends.
     begin = max(event[0], other[0])
     old, new = min(event[1], other[1]), min(event[2], other[1])
     if old == new:
@@ -150,6 +151,7 @@ def take_left(
                 )
         else:
             status = against_right(what, key, some.payload[i], event, trees, room)
+            # Tried again with more room: what was emitted of this element is taken back.
             if status != DONE:
                 progress[OUT] = begun
                 return status
@@ -253,6 +255,7 @@ def take_right(
         event = (start, old, some.end[i])
         if key == NONE or event[1] == event[2]:
             continue
+        # Applied once, however often the rest is tried: runs are computed with it in place.
         if not progress[APPLIED]:
             if not has_room(trees, 1):
                 progress[NEED] = 1
@@ -306,6 +309,7 @@ def change_runs(
     """
     progress, nodes, tree = room.progress, trees.nodes, key * TREES + RUNS
     low, high = min(event[1], event[2]), max(event[1], event[2])
+    # Runs that only touch the change count too: they may grow together.
     end = high if high == FOREVER_UNITS else high + 1
     touched = collect(trees, tree, low - 1, end, room.found)
     if touched > min(room.found.size, room.before.shape[0]):
@@ -367,6 +371,7 @@ def lost(trees: Trees, tree: int, low: int, high: int, room: Room) -> int:
     count, time, is_cut = 0, low, False
     while time < high:
         covered = reach(trees, tree, time)
+        # Another event still covers this time, and all up to its end.
         if covered > time:
             time = covered
             continue
@@ -444,6 +449,7 @@ def emit_shared(
     """What one left event shares with runs, or with the gaps beside them."""
     low, high = 0, count + 1 if what & WITH_GAPS else count
     end = high
+    # The first stretch that ends behind the event's start.
     while low < high:
         middle = (low + high) // 2
         if stretch(what, runs, count, bounds, middle)[1] <= nodes[node, START]:

@@ -86,12 +86,15 @@ def add_up(rows: Ints, adjusts: Ints, inserts: Ints, scratch: Ints) -> tuple[int
             ):
                 times += rows[i, _TIMES]
                 i += 1
+            # Each end as often as events lost it, or gained it.
             for _ in range(-times):
                 scratch[0, extra] = end
                 extra += 1
             for _ in range(times):
                 scratch[1, lack] = end
                 lack += 1
+        # Pair them: an event that is gone becomes one that is new; without a partner it is
+        # removed.
         for k in range(extra):
             for column in range(3):
                 adjusts[adjusted, column] = rows[first, column]

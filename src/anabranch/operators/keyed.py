@@ -364,10 +364,12 @@ def find_seconds(
                 codes[i] = reasons[1]
                 continue
             numbers[_LAST_SEQ] = seq[i]
+        # What the stable makes final frees its key for what comes behind it.
         if kind[i] == STABLE:
             numbers[_FRONTIER] = max(numbers[_FRONTIER], start[i])
             continue
         at = place[i]
+        # An adjust, or a row that the operator behind rejects: it takes no key.
         if at < 0 or start[i] < numbers[_FRONTIER]:
             continue
         known = held[at, _END]

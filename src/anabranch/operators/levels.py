@@ -252,12 +252,15 @@ def sweep(group: Ints, rows: Ints, most: int, starts: Ints, ends: Ints) -> tuple
         while i < group.size and group[i] == own:
             level += rows[i, WEIGHT]
             wanted = min(max(level, 0), most)
+            # OPEN and BASE stand for what was before the frontier: a run that is open, and a
+            # level that is shown by these already.
             if rows[i, ROW] == OPEN:
                 wanted = shown + 1
             elif rows[i, ROW] == BASE:
                 wanted = shown
             elif level < 0:
                 lost = i
+            # One run per level; the last one opened is the first to end.
             while shown < wanted:
                 starts[0, begun], starts[1, begun] = own, rows[i, TIME]
                 begun += 1
@@ -267,6 +270,7 @@ def sweep(group: Ints, rows: Ints, most: int, starts: Ints, ends: Ints) -> tuple
                 ended += 1
                 shown -= 1
             i += 1
+        # What is alive at the last point is alive for ever.
         while shown > 0:
             ends[0, ended], ends[1, ended] = own, FOREVER_UNITS
             ended += 1

@@ -70,6 +70,7 @@ def nest(group: Ints, start: Ints, end_group: Ints, end: Ints, found: Ints) -> i
     count, depth, i, j = 0, 0, 0, 0
     while j < end.size:
         own, now, step = end_group[j], end[j], 0
+        # The next point of the group, be it a start or an end.
         if i < start.size and group[i] == own and start[i] < now:
             now = start[i]
         while i < start.size and group[i] == own and start[i] == now:
@@ -78,6 +79,7 @@ def nest(group: Ints, start: Ints, end_group: Ints, end: Ints, found: Ints) -> i
         while j < end.size and end_group[j] == own and end[j] == now:
             step -= 1
             j += 1
+        # Each step up opens a run; the runs are a stack, so the last one opened ends first.
         for _ in range(step):
             found[0, count], found[1, count], found[3, depth] = own, now, count
             count += 1
@@ -118,6 +120,7 @@ def compare(
             i += 1
         while j < group.size and group[j] == own and start[j] == now:
             j += 1
+        # Runs of one group and start: what both have is unchanged, the rest is paired.
         extra, lack = differ(old_end, last_i, i, end, last_j, j, scratch)
         for k in range(extra):
             adjusts[0, adjusted], adjusts[1, adjusted] = own, now

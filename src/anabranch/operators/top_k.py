@@ -370,6 +370,7 @@ def choose(
             now, is_point = points[i, TIME], False
             while i < key.size and key[i] == own and points[i, TIME] == now:
                 one = rank[i]
+                # Shown when the frontier passed, and shown on until something changes that.
                 if points[i, ROW] == OPEN:
                     if scratch[_SHOWN, one] == 0:
                         scratch[_TOP, top] = one
@@ -381,8 +382,10 @@ def choose(
                 if scratch[_COUNT, one] < 0:
                     return made, i
                 i += 1
+            # Once per time: what changes at one time changes together.
             if is_point:
                 made, top = show(scratch, alive, top, k, now, made, found)
+        # Only what was used is cleared: the scratch has a place for each row of all keys.
         for j in range(alive):
             scratch[_COUNT, scratch[_ALIVE, j]] = 0
         for j in range(top):

@@ -296,9 +296,11 @@ def merge(
                 i += 1
             if order >= 0:
                 count += some[j, keys]
+                # More taken away than was there: an adjust without its event.
                 if count < 0:
                     return int(j)
                 j += 1
+            # What adds up to nothing has no row.
             if count > 0:
                 new[written, keys] = count
                 written += 1
@@ -315,6 +317,8 @@ def find_alive(store: Places, bag: Ints, value: Ints) -> int:
         # `times` and ends are inverted: an event is alive if its end is the lesser number.
         group, time, place = groups[k], times[k], first[k]
         while place <= last[k] and place < order.size:
+            # Whole stretches of chunks in which all events are over are skipped by their least
+            # ends.
             if place % _FAR == 0 and far[place // _FAR, 0] >= time:
                 place += _FAR
                 continue
@@ -352,6 +356,8 @@ def find_least(store: Places, code: Ints, has: Mask) -> None:
     for k in range(groups.size):
         group, time, place = groups[k], times[k], first[k]
         while place <= last[k] and place < order.size:
+            # A stretch is skipped if nothing in it is alive, or nothing is less than what was
+            # found.
             if place % _FAR == 0 and not may_help(far, place // _FAR, time, code[k], has[k]):
                 place += _FAR
                 continue

@@ -84,6 +84,7 @@ def measure(values: Ints, valid: Mask, squared: bool, digits: Ints, found: Ints)
         if not valid[i]:
             continue
         bits = values[i]
+        # NaN and the infinities are counted apart: they have no digits.
         if (bits >> 52) & _MOST_EXPONENT == _MOST_EXPONENT:
             found[2] = 1
             continue
@@ -132,6 +133,7 @@ def carried(row: Ints, begin: int, count: int, digits: Ints) -> int:
     for k in range(count):
         moved = row[begin + k] + carry
         digits[k], carry = moved & _LOW, moved >> BITS
+    # Two's complement: the sign is in what is carried out of the last digit.
     if carry >= 0:
         digits[count] = carry
         return 1
@@ -171,11 +173,14 @@ def nearest(digits: Ints, count: int, base: int) -> float:
     is_more = (third << zeros) & _LOW != 0
     for k in range(top - 2):
         is_more = is_more or digits[k] != 0
+    # The weights of the first bit and of the last one that a double keeps; a number below the
+    # least normal one keeps fewer.
     highest = 32 * top + 31 - zeros
     last = max(highest - 52, _LEAST - base)
     dropped = last - highest + 63
     if dropped > 64 or last + base > 1023:
         return 0.0 if dropped > 64 else math.inf
+    # Round half to even: half a unit goes up only if more follows, or the kept part is odd.
     half = U64(1) << U64(dropped - 1)
     kept = word >> U64(dropped) if dropped < 64 else U64(0)
     is_more = is_more or word & (half - U64(1)) != U64(0)
@@ -202,6 +207,7 @@ def whole_all(rows: Ints, begin: int, count: int, digits: Ints, out: Ints) -> in
                 return i
         low = digits[0]
         high = digits[1]
+        # The least bigint has no positive counterpart.
         if high >= 1 << 31 and not (sign < 0 and high == 1 << 31 and low == 0):
             return i
         out[i] = sign * ((high << BITS) | low)
@@ -260,6 +266,7 @@ def decimal_all(
                 # The rest is below 2 ** 31, so this is below 2 ** 63.
                 moved = (rest << BITS) | digits[k]
                 digits[k], rest = moved // by, moved % by
+            # Half up, as Spark rounds decimals.
             carry = np.int64(1) if 2 * rest >= by else np.int64(0)
             for k in range(size):
                 moved = digits[k] + carry

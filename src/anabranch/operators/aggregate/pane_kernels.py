@@ -67,6 +67,7 @@ def list_windows(rows: Ints, first: Ints, last: Ints, slide: int, found: Ints) -
     count = 0
     for i in range(first.size):
         begin = first[i]
+        # Panes that follow one another share windows: each is listed once.
         if count > 0 and found[count - 1, 0] == rows[i, GROUP]:
             begin = max(begin, found[count - 1, 1] + slide)
         while begin <= last[i]:
@@ -87,6 +88,7 @@ def add_panes(group: Ints, pane: Ints, sign: Ints, slots: Ints, order: Ints, out
         i = order[k]
         if count < 0 or out[count, GROUP] != group[i] or out[count, TIME] != pane[i]:
             count += 1
+            # The pane before is complete: if it adds up to nothing, its row is used again.
             if count > 0:
                 is_news = False
                 for j in range(slots.shape[1]):
@@ -129,6 +131,7 @@ def merge_panes(
             if is_old and is_change:
                 for k in range(SLOTS, new.shape[1]):
                     new[written, k] += some[j, k]
+            # More rows taken away than were there: an adjust without its event.
             if new[written, ALIVE] < 0:
                 return int(j)
             written += 1 if new[written, ALIVE] > 0 else 0
@@ -147,6 +150,8 @@ def sum_windows(rows: Ints, windows: Ints, size: int, total: Ints, out: Ints) ->
     low, high = 0, 0
     for i in range(windows.shape[0]):
         group, begin = windows[i, 0], windows[i, 1]
+        # Both edges only rise, so each pane is added once and subtracted once. Slots are whole
+        # numbers: subtracting loses nothing.
         while high < rows.shape[0] and (
             rows[high, GROUP] < group
             or (rows[high, GROUP] == group and rows[high, TIME] < begin + size)

@@ -63,6 +63,7 @@ def add_up(rows: Ints, order: Ints, touch: Ints) -> int:
     last = -1
     for k in range(order.size):
         row = order[k]
+        # Moves of one point become one: the walk in `apply` meets each point once.
         if last >= 0:
             into = order[last]
             if rows[into, GROUP] == rows[row, GROUP] and rows[into, TIME] == rows[row, TIME]:
@@ -132,6 +133,7 @@ def apply(
             is_old, is_move = next_of(old, i, last_i, some, j, last_j)
             own = old[i, GROUP] if is_old else some[j, GROUP]
             now = old[i, TIME] if is_old else some[j, TIME]
+            # A group begins: nothing is alive before its first point.
             if own != group:
                 group, level = own, np.int64(0)
                 for k in range(total.size):
@@ -148,9 +150,12 @@ def apply(
                 level += touch[j]
                 for k in range(total.size):
                     total[k] += some[j, SLOTS + k]
+                # Something was taken away that was never there: an adjust without its event.
                 if starts < 0 or ends < 0 or before[0] + total[0] < 0:
                     return int(j)
                 j += 1
+            # No event begins or ends here any more: the point goes, its neighbour lasts
+            # longer.
             if starts + ends > 0:
                 put(new, written, own, now, (starts, ends), before, total)
                 touched[written] = 1 if level > 0 else 0
@@ -176,9 +181,11 @@ def compare(
                 old[i, GROUP] == new[j, GROUP] and old[i, TIME] < new[j, TIME]
             )
             is_new = not is_old
+        # The same end, and no move since: the same event.
         if not (is_old and is_new and old_end[i] == new_end[j] and touched[j] == 0):
             found[count, 0] = i if is_old and old[i, ALIVE] > 0 else NONE
             found[count, 1] = j if is_new and new[j, ALIVE] > 0 else NONE
+            # A stretch in which nothing is alive is no event, before or afterwards.
             if found[count, 0] != NONE or found[count, 1] != NONE:
                 count += 1
         i += 1 if is_old else 0
@@ -217,6 +224,8 @@ def first_two(
             due[k] = rows[row, TIME]
             found += 1
             at += 1
+            # Nothing is alive from its first point on: that is over when the frontier is
+            # there.
             if rows[row, ALIVE] == 0:
                 break
 
@@ -238,6 +247,8 @@ def follow(rows: Ints, offsets: Ints, after: Ints, end: Ints, is_fixed: Mask) ->
                 )
             else:
                 group, time, ends = after[run, GROUP], after[run, TIME], after[run, ENDS]
+            # The point behind ends the event; behind the last point of a group nothing is
+            # alive.
             same = group == rows[row, GROUP]
             end[row] = time if same else NEVER_UNITS
             is_fixed[row] = same and ends > 0

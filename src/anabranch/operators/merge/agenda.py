@@ -214,11 +214,13 @@ def keep_last(ids: Ints, rows: Ints, keep: Mask) -> None:
     A number that was given again is here twice: the last time is the true one.
     """
     for k in range(ids.size):
+        # From the end, since the last entry of a number is the true one.
         at = ids.size - 1 - k
         flags = rows[ids[at], FLAGS]
         if flags & (LIVE | HALF_FROZEN | SEEN) == LIVE | HALF_FROZEN:
             keep[at] = True
             rows[ids[at], FLAGS] = flags | SEEN
+    # The flag is for this look only.
     for k in range(ids.size):
         rows[ids[k], FLAGS] &= ~SEEN
 
@@ -231,10 +233,12 @@ def find_true(
     for k in range(ids.size):
         node = ids[k]
         out = rows[node, OUT]
+        # What `due` promises: the start until it has passed, then the end on the output.
         if column == ABSENT:
             start = rows[node, START]
             is_true = times[k] == (start if start >= frontier else out)
         else:
             is_true = times[k] == rows[node, column] and times[k] < out
         flags = rows[node, FLAGS]
+        # Bags may be listed early; a visit lists them again.
         keep[k] = flags & LIVE != 0 and (is_true or flags & BAG != 0)

@@ -101,16 +101,19 @@ def visit_bags(
         who = fullest(bags, rows, node, deciding, scope)
         guarantee = deciding.guarantee[who]
         have, want = bags.records[record, OUT_BLOCK], rows[node, ENDS + deciding.replica[who]]
+        # Nothing of this bag has changed yet, so it can be visited again from the start.
         if not is_room(bags, scratch, total(bags, have) + total(bags, want)):
             return k
         is_free = start >= scope.frontier
         find_differences(bags, record, start, want, guarantee, scope, scratch)
+        # A promise that the deciding replica cannot have given: counted, and kept.
         if not is_free and not flags & CONFLICT and is_denied(scratch, scope.frontier):
             flags = note_conflict(rows, node, flags, missing, found)
             changed[node >> BLOCK_BITS] = scope.mark
         last = last_end(bags, bags.records[record, OUT_BLOCK])
         if want == ABSENT and is_gap(rows, bags, node, last, guarantee, scope):
             put(found, GAPS, node)
+        # From now on no end may grow, so all ends become those of the deciding replica (L14).
         if is_free and scope.shrink_only:
             make_equal(bags, record, scratch)
         else:
@@ -138,9 +141,11 @@ def find_differences(
     """Write down what the output has too many of, and what it lacks, as far as it counts."""
     have, is_free = bags.records[record, OUT_BLOCK], start >= scope.frontier
     since, skipped, removed = ABSENT, 0, want != ABSENT and total(bags, want) == 0
+    # Half frozen: what is frozen, or may be wrong, is no reason to change anything.
     if not is_free:
         since, skipped = heed(bags, have, want, guarantee, scope)
     compare_from(bags, have, want, since, skipped, scratch)
+    # A promoted replica may simply not know some of ours; its removal it does know.
     if is_unsure(start, guarantee, scope) and not (is_free and removed):
         spare(bags, record, guarantee, scratch)
     # A removal before its guarantee a deciding replica may have wrongly (L9).
@@ -162,16 +167,19 @@ def fullest(bags: Bags, rows: Ints, node: int, deciding: Deciding, scope: Scope)
         if at == ABSENT:
             continue
         last = last_end(bags, at)
+        # An empty block is a removal of all, if it may be believed here.
         if last == ABSENT:
             if start >= since:
                 return k
             continue
+        # All that it has is over, or may be wrong: no opinion.
         if start < scope.frontier and last < since:
             continue
         is_open = 0
         for j in range(size(bags, at)):
             if end_at(bags, at, j) >= scope.frontier:
                 is_open += count_at(bags, at, j)
+        # The first of equals: replicas come most advanced first.
         if is_open > most:
             best, most = k, is_open
     return best
@@ -186,6 +194,7 @@ def heed(bags: Bags, have: int, want: int, guarantee: int, scope: Scope) -> tupl
     them, and they end before the deciding replica's guarantee.
     """
     since = min(int(scope.frontier), int(guarantee))
+    # A guarantee that the frontier has reached excuses nothing that is still open.
     if guarantee <= scope.frontier:
         return since, 0
     ours, theirs, unsure = 0, 0, 0
@@ -213,6 +222,7 @@ def compare_from(
     counts[EXTRA] = counts[LACK] = 0
     ours, theirs = size(bags, have), size(bags, want)
     i, j = 0, 0
+    # Two sorted lists side by side, from the first end that counts.
     while i < ours and end_at(bags, have, i) < since:
         i += 1
     while j < theirs and end_at(bags, want, j) < since:
@@ -226,6 +236,7 @@ def compare_from(
             i += 1
         if is_theirs:
             end, wanted = end_at(bags, want, j), count_at(bags, want, j)
+            # The smallest ends that need not be there are no lack.
             left_out = min(skipped, wanted)
             skipped -= left_out
             more -= wanted - left_out
@@ -249,6 +260,7 @@ def spare(bags: Bags, record: int, guarantee: int, scratch: Scratch) -> None:
     These events are not among the extra ones any more.
     """
     extra = scratch.bags[EXTRA]
+    # Its surplus ends are ours alone; none of them may outlast what it would know.
     for k in range(max(scratch.counts[EXTRA] - scratch.counts[LACK], 0)):
         if extra[k] > guarantee:
             change_output(bags, record, extra[k], guarantee)
@@ -282,8 +294,10 @@ def agree(bags: Bags, record: int, is_free: bool, scope: Scope, scratch: Scratch
     extra, lack, time = scratch.bags[EXTRA], scratch.bags[LACK], scope.time
     extras, lacks = scratch.counts[EXTRA], scratch.counts[LACK]
     e, w = 0, 0
+    # Pairs within the promise cost nothing: skip them on both sides.
     if not is_free:
         e, w = keep_promise(extra, extras, lack, lacks, scope.frontier)
+    # A wanted end that freezes now must be there: take the smallest end that is too many.
     while w < lacks and lack[w] < time:
         if e < extras:
             change_output(bags, record, extra[e], lack[w])
@@ -291,6 +305,7 @@ def agree(bags: Bags, record: int, is_free: bool, scope: Scope, scratch: Scratch
         elif is_free:
             change_output(bags, record, ABSENT, lack[w])
         w += 1
+    # An end that freezes now and is too many must go: to the smallest wanted one.
     while e < extras and extra[e] < time:
         if w < lacks:
             change_output(bags, record, extra[e], lack[w])
@@ -299,6 +314,7 @@ def agree(bags: Bags, record: int, is_free: bool, scope: Scope, scratch: Scratch
             change_output(bags, record, extra[e], ABSENT)
         e += 1
     if is_free:
+        # While the start is free the number of events can still be made right.
         surplus = (extras - e) - (lacks - w)
         for k in range(surplus):
             change_output(bags, record, extra[e + k], ABSENT)
@@ -320,7 +336,9 @@ def keep_promise(
         e += 1
     while w < lacks and lack[w] < frontier:
         w += 1
+    # As many wanted ends are answered for by frozen ones as have no other event left.
     w = min(e, max(w, lacks - (extras - e)))
+    # What ends before the frontier can end no earlier than there (L4).
     for k in range(w, lacks):
         lack[k] = max(lack[k], frontier)
     while e < extras and w < lacks and extra[e] == frontier and lack[w] == frontier:
@@ -335,6 +353,7 @@ def make_equal(bags: Bags, record: int, scratch: Scratch) -> None:
     extra, lack = scratch.bags[EXTRA], scratch.bags[LACK]
     e = 0
     for w in range(scratch.counts[LACK]):
+        # Ends that are too short cannot be lengthened: they are removed.
         while e < scratch.counts[EXTRA] and extra[e] < lack[w]:
             change_output(bags, record, extra[e], ABSENT)
             e += 1
@@ -367,6 +386,7 @@ def publish_bags(
     """
     for k in range(begin, nodes.size):
         node, record = nodes[k], rows[nodes[k], OUT]
+        # Credit is what an insert of this step has brought; without any, nothing is new.
         if bags.records[record, CREDIT] == 0:
             continue
         start = rows[node, START]
@@ -381,10 +401,12 @@ def publish_bags(
         have, most = total(bags, bags.records[record, OUT_BLOCK]), total(bags, best)
         if not is_room(bags, scratch, have + most):
             return k
+        # The insert that had the first credit is seen with its own end, if that still holds.
         first_end = bags.records[record, CREDITED_END]
         if most > have and has_end(bags, best, first_end):
             change_output(bags, record, ABSENT, first_end)
             have += 1
+        # Only as many as are missing: the rest is a matter for reconcile.
         if most > have:
             compare(bags, bags.records[record, OUT_BLOCK], best, scratch)
             for w in range(most - have):
@@ -405,6 +427,7 @@ def schedule_bags(
     for k in range(nodes.size):
         node = nodes[k]
         start = rows[node, START]
+        # A free bag is due at its start, and has that entry since it is new.
         if rows[node, FLAGS] & (BAG | DONE) != BAG or start >= frontier:
             continue
         out = bags.records[rows[node, OUT], OUT_BLOCK]
@@ -412,6 +435,8 @@ def schedule_bags(
         for column in range(ENDS, rows.shape[1]):
             theirs = rows[node, column]
             due = min(due, first_open(bags, theirs, frontier))
+            # It counts from its next stable on, so the time of the entry is as early as can
+            # be.
             if theirs != ABSENT and contradicts(bags, out, theirs, frontier):
                 pends[0, pended], pends[1, pended] = column - ENDS, start
                 pends[2, pended] = node
@@ -437,6 +462,7 @@ def contradicts(bags: Bags, out: int, theirs: int, frontier: int) -> bool:
     if total(bags, out) != total(bags, theirs):
         return True
     for k in range(size(bags, out)):
+        # All ends before agree; one that is still open is no contradiction yet.
         if end_at(bags, out, k) >= frontier:
             return k < size(bags, theirs) and end_at(bags, theirs, k) < frontier
         if k >= size(bags, theirs) or end_at(bags, theirs, k) != end_at(bags, out, k):

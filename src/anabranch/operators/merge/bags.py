@@ -77,6 +77,8 @@ def with_room(bags: Bags, events: int = 0, records: int = 0) -> Bags:
 def has_room(bags: Bags, ends: int) -> bool:
     """Whether one visit that may add this many ends finds room for its blocks."""
     heads = bags.heads
+    # Blocks double, so what a visit copies or widens is bounded by the widest block so far and
+    # by the ends that it may add.
     largest = 4 << heads[_LARGEST]
     has_record = heads[_FREE_RECORD] >= 0 or heads[_RECORDS] < bags.records.shape[0]
     return bool(has_record and heads[_USED] + 4 * (largest + ends) + 8 <= bags.cells.shape[0])
@@ -138,6 +140,7 @@ def take_block(bags: Bags, order: int) -> int:
     """A block of this class, with no end; there is room."""
     heads, cells = bags.heads, bags.cells
     at = int(heads[order])
+    # A free block holds the address of the next free one of its class.
     if at >= 0:
         heads[order] = cells[at, 0]
     else:
@@ -176,14 +179,17 @@ def add_end(bags: Bags, at: int, end: int) -> int:
         at = take_block(bags, 1)
     ends, order = cells[at, 0] >> _CLASS_BITS, cells[at, 0] & _CLASS_MASK
     k = find(bags, at, end)
+    # Events with equal ends are one cell with a count.
     if k < ends and cells[at + 1 + k, 0] == end:
         cells[at + 1 + k, 1] += 1
         cells[at, 1] += 1
         return at
+    # Full: the ends move to a block of the next class, twice as wide.
     if ends == 1 << order:
         wider = copy_block(bags, at, order + 1)
         give_block(bags, at)
         at, order = wider, order + 1
+    # Ends stay sorted: differences of two bags are one pass.
     for i in range(at + 1 + ends, at + 1 + k, -1):
         cells[i, 0], cells[i, 1] = cells[i - 1, 0], cells[i - 1, 1]
     cells[at + 1 + k, 0], cells[at + 1 + k, 1] = end, 1
@@ -202,6 +208,7 @@ def remove_end(bags: Bags, at: int, end: int) -> bool:
     k = find(bags, at, end)
     cells[at, 1] -= 1
     cells[at + 1 + k, 1] -= 1
+    # The last event with this end: close the gap.
     if cells[at + 1 + k, 1] == 0:
         ends -= 1
         for i in range(at + 1 + k, at + 1 + ends):
@@ -233,6 +240,7 @@ def make_bag(bags: Bags, rows: Ints, node: int) -> None:
     out, shown = rows[node, OUT], rows[node, SHOWN]
     if out != ABSENT:
         bags.records[record, OUT_BLOCK] = add_end(bags, ABSENT, out)
+    # Equal bags share one block until the output changes; see `change_output`.
     if shown == out:
         bags.records[record, SHOWN_BLOCK] = bags.records[record, OUT_BLOCK]
     elif shown != ABSENT:
@@ -242,6 +250,7 @@ def make_bag(bags: Bags, rows: Ints, node: int) -> None:
         end = rows[node, column]
         if end > start:
             rows[node, column] = add_end(bags, ABSENT, end)
+        # A tombstone: the replica has removed all, which is not the same as never mentioned.
         elif end != ABSENT:
             rows[node, column] = take_block(bags, 1)
     rows[node, FLAGS] |= BAG
@@ -279,6 +288,7 @@ def settle_bags(bags: Bags, rows: Ints, nodes: Ints) -> None:
     for k in range(nodes.size):
         record = rows[nodes[k], OUT]
         out, shown = bags.records[record, OUT_BLOCK], bags.records[record, SHOWN_BLOCK]
+        # Copied when the output changed: readers do not need the old one any more.
         if out != shown:
             give_block(bags, shown)
         bags.records[record, SHOWN_BLOCK] = out
@@ -291,6 +301,7 @@ def dissolve(bags: Bags, rows: Ints, nodes: Ints) -> None:
     for k in range(nodes.size):
         node = nodes[k]
         record = rows[node, OUT]
+        # The row must outlive its blocks by one look: `list_final` reads its last end.
         at = bags.records[record, OUT_BLOCK]
         last = last_end(bags, at)
         give_block(bags, at)
@@ -331,6 +342,7 @@ def list_ends(bags: Bags, rows: Ints, nodes: Ints, columns: Ints, found: Ints) -
         for j in range(columns.size):
             at = block_of(bags, rows, nodes[i], columns[j])
             ends = size(bags, at)
+            # An empty block is listed too: the replica removed all.
             for k in range(ends if ends > 0 else int(at >= 0)):
                 if listed < found.shape[0]:
                     found[listed, 0], found[listed, 1] = i, j
@@ -359,6 +371,7 @@ def fill_bags(bags: Bags, rows: Ints, nodes: Ints, columns: Ints, ends: Ints) ->
             rows[node, columns[j]] = ABSENT
         rows[node, OUT] = rows[node, SHOWN] = record
         rows[node, FLAGS] |= BAG
+    # A row with the count 0 makes an empty block: a tombstone.
     for k in range(ends.shape[0]):
         node, column = nodes[ends[k, 0]], columns[ends[k, 1]]
         at = block_of(bags, rows, node, column)

@@ -123,6 +123,7 @@ def show_new(rows: Ints, ids: Ints, columns: Ints) -> int:
     for k in range(ids.size):
         node = ids[k]
         out = rows[node, OUT]
+        # Brought and taken back within the step: readers never see it.
         if out != ABSENT:
             columns[0, count], columns[1, count] = rows[node, START], out
             columns[2, count], columns[3, count] = 0, rows[node, ROW]
@@ -167,10 +168,12 @@ def net_all(
     for k in range(ids.size):
         node, record = ids[k], rows[ids[k], OUT]
         shown, out = bags.records[record, SHOWN_BLOCK], bags.records[record, OUT_BLOCK]
+        # One block: nothing has changed since readers saw it.
         if shown == out:
             continue
         compare(bags, shown, out, scratch)
         start = rows[node, START]
+        # While it is free, lengthening is written as a removal and an insert (L14).
         if shrink_only and start >= frontier:
             count = pair_shrinking(node, start, scratch, net, count)
         else:
@@ -196,6 +199,7 @@ def pair_shrinking(node: int, start: int, scratch: Scratch, net: Ints, count: in
     i, gone = 0, scratch.counts[EXTRA]
     for j in range(scratch.counts[LACK]):
         end = scratch.bags[LACK, j]
+        # Too short for this end, and so for all that follow.
         while i < gone and scratch.bags[EXTRA, i] < end:
             write(net, count, ADJUST, node, scratch.bags[EXTRA, i], start)
             i, count = i + 1, count + 1
@@ -247,6 +251,7 @@ def list_frozen(ids: Ints, rows: Ints, bags: Bags, before: int, after: int, foun
         at = bags.records[rows[ids[k], OUT], OUT_BLOCK]
         for j in range(size(bags, at)):
             end = end_at(bags, at, j)
+            # Frozen before this move, or not frozen by it.
             if end < before or (end >= after and after != FOREVER_UNITS):
                 continue
             for _ in range(count_at(bags, at, j)):

@@ -302,8 +302,10 @@ def explain_all(
             continue
         node, replica = elements.node[i], elements.replica[i]
         out, flags = rows[node, OUT], rows[node, FLAGS]
+        # Credits of bags are counted, not assigned: `explain_credit`.
         if flags & BAG:
             continue
+        # Decided already (`settle_held`), unless it is the very insert that is still held.
         if governed and reason == codes.KNOWN:
             if held[node, PER_REPLICA * replica] == base + i:
                 reasons[i] = codes.HELD
@@ -315,7 +317,9 @@ def explain_all(
                 rows[node, FLAGS] = flags | CREDITED
                 reasons[i] = codes.FIRST
                 continue
+            # The end for which an adjust gets the credit; a removal asks for the start.
             target = elements.start[i] if out == ABSENT else out
+            # Nobody corrected what readers do not know, or know as it is.
             changes = shown not in (ABSENT, out) and elements.end[i] == target
             if changes and (follows or decided[replica]):
                 rows[node, FLAGS] = flags | CREDITED
@@ -333,6 +337,7 @@ def explain_all(
 def absent(rows: Ints, elements: Elements, node: int, i: int) -> int:
     """Why the event of this element is not on the output."""
     has_it = rows[node, ENDS + elements.replica[i]] > elements.start[i]
+    # Its replica still has it, and the deciding one let it pass without removing it.
     if has_it and rows[node, FLAGS] & (DONE | REMOVED) == DONE:
         return codes.MISSED
     return codes.SUPERSEDED
@@ -350,6 +355,7 @@ def explain_credit(
 ) -> None:
     """Keep as many credits as there are inserts; see what of the rest is on no output."""
     records = bags.records
+    # Credit from here on: how many inserts the net change has.
     for k in range(ids.size):
         records[rows[elements.node[ids[k]], OUT], CREDIT] = 0
     for k in range(net.shape[0]):
@@ -366,6 +372,7 @@ def explain_credit(
             if records[record, CREDIT] > 0:
                 records[record, CREDIT] -= 1
                 continue
+        # Known or noted, and of an identity that is on the output: absorbed as it was.
         elif shown > 0:
             continue
         has_more = total(bags, rows[node, ENDS + elements.replica[i]]) > shown

@@ -252,6 +252,7 @@ def govern_touched(
         if reasons[i] != codes.KNOWN and reasons[i] != codes.NOTED:
             continue
         node = elements.node[i]
+        # What a stable has settled in this step no policy can change.
         if rows[node, FLAGS] & DONE:
             continue
         before, old_end, end = rows[node, OUT], 0, 0
@@ -306,10 +307,12 @@ def bring(rows: Ints, node: int, speaker: int, rules: Rules) -> None:
     RANK is then the replica whose element brings it.
     """
     start, followed = rows[node, START], rules.followed
+    # The followed replica has removed it: bringing it would contradict it at once.
     if followed != NOBODY and rows[node, ENDS + followed] == start:
         return
     if speaker != NOBODY and not has(rows, node, speaker):
         speaker = NOBODY
+    # Only a new element brings it back, not a look at what is known anyway.
     if rows[node, FLAGS] & WITHDRAWN and speaker == NOBODY:
         return
     one = allowed(rows, node, speaker, rules)
@@ -338,6 +341,7 @@ def allowed(rows: Ints, node: int, speaker: int, rules: Rules) -> int:
         return NOBODY
     if rules.inserts == QUORUM:
         return elected(rows, node, speaker, rules)
+    # Its own stable must have passed the start: then it cannot remove it any more.
     if rules.inserts == SURE and rows[node, START] >= rules.sure:
         return NOBODY
     chosen = rules.chosen
@@ -403,6 +407,7 @@ def release(holding: Holding, node: int, replica: int, reason: int) -> None:
     if number == NOBODY:
         return
     holding.held[node, at + NUMBER] = NOBODY
+    # An insert of this step gets its reason in place.
     if number >= holding.base:
         holding.reasons[number - holding.base] = reason
         return
@@ -447,6 +452,7 @@ def settle_held(nodes: Ints, rows: Ints, holding: Holding) -> None:
                 for replica in range(replicas):
                     release(holding, node, replica, reason)
             continue
+        # It came to the output in this step: one held insert has the credit.
         if rows[node, SHOWN] == ABSENT:
             credit = credited(rows, node, holding.held)
             if credit != NOBODY:
@@ -459,6 +465,7 @@ def settle_held(nodes: Ints, rows: Ints, holding: Holding) -> None:
 @part
 def credited(rows: Ints, node: int, held: Ints) -> int:
     """Whose held insert brings this event to the output; NOBODY if none is held."""
+    # Whose element brought it, then whose end it has, then the oldest.
     asked = int(rows[node, RANK] >> BRINGER_BITS) - 1
     one = int(rows[node, RANK] & ((1 << BRINGER_BITS) - 1))
     if asked >= 0 and held[node, PER_REPLICA * asked] != NOBODY:

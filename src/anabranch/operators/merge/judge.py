@@ -103,15 +103,18 @@ def judge(elements: Elements, ledger: Ledger, bags: Bags, begin: int, reasons: C
     """
     keyed = ledger.numbers[KEYED] == 1
     for i in range(begin, elements.kind.size):
+        # Only bags allocate; the caller makes room and resumes at this element.
         if not keyed and not has_room(bags, ledger.rows.shape[1]):
             return i
         replica = elements.replica[i]
+        # A redelivery is no news of any kind: it must not even move a frontier.
         if elements.seq.size > 0:
             if elements.seq[i] <= ledger.last_seq[replica]:
                 reasons[i] = codes.REDELIVERY
                 continue
             ledger.last_seq[replica] = elements.seq[i]
         if elements.kind[i] == STABLE:
+            # Which stable leads is known when the step ends; until then all follow.
             reasons[i] = codes.FOLLOWS
             if elements.start[i] > ledger.frontier[replica]:
                 ledger.frontier[replica] = elements.start[i]
@@ -144,23 +147,28 @@ def judge_insert(  # noqa: PLR0911
     start, end, replica = elements.start[i], elements.end[i], elements.replica[i]
     if end <= start:
         return codes.BACKWARDS if end < start else codes.NO_CHANGE
+    # Its own promises first: what breaks one changes nothing, whatever is known of its event.
     if start < ledger.frontier[replica]:
         return codes.BEHIND_STABLE
     node, rows = elements.node[i], ledger.rows
     if node == NOBODY:
         return too_late(elements, ledger, i)
+    # From here on the element is believed; it changes the cell of its own replica only.
     before, flags = rows[node, ENDS + replica], rows[node, FLAGS]
     if flags & BAG:
         return insert_in_bag(elements, ledger, bags, i)
+    # The replica has this event already: a broken promise, or a second event.
     if before > start:
         if ledger.numbers[KEYED] == 1:
             return codes.SECOND_INSERT
         become_bag(elements, ledger, bags, node, reasons)
         return insert_in_bag(elements, ledger, bags, i)
+    # It had never mentioned an event that the output promised: missed no more.
     if before == ABSENT and flags & HALF_FROZEN and not flags & CONFLICT:
         ledger.missing[replica] -= 1
     rows[node, ENDS + replica] = end
     ledger.changed[node >> BLOCK_BITS] = ledger.numbers[MARK]
+    # The output changes at the end of the step, when all have spoken.
     if rows[node, OUT] == ABSENT:
         list_new(ledger, node, i)
     return codes.KNOWN
@@ -170,12 +178,14 @@ def judge_insert(  # noqa: PLR0911
 def list_new(ledger: Ledger, node: int, i: int) -> None:
     """List an event that is not on the output as new; its first insert has the credit."""
     count, k = ledger.numbers[NEW], ledger.rows[node, RANK]
+    # RANK is a leftover of another step unless the list confirms it.
     if not (0 <= k < count and ledger.new[k] == node):
         k = count
         ledger.rows[node, RANK] = k
         ledger.new[k] = node
         ledger.credit[k] = NOBODY
         ledger.numbers[NEW] = count + 1
+    # The first insert that is not taken back brings the event.
     if ledger.credit[k] == NOBODY:
         ledger.credit[k] = i
 
@@ -188,6 +198,7 @@ def become_bag(
     rows, k = ledger.rows, ledger.rows[node, RANK]
     is_new = rows[node, OUT] == ABSENT
     make_bag(bags, rows, node)
+    # A bag keeps its credit in its record, so what was listed moves there.
     if is_new:
         by, record = ledger.credit[k], rows[node, OUT]
         bags.records[record, CREDIT] = 1
@@ -205,15 +216,19 @@ def insert_in_bag(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int
     flags, at = rows[node, FLAGS], rows[node, ENDS + replica]
     if at == ABSENT and flags & HALF_FROZEN and not flags & CONFLICT:
         ledger.missing[replica] -= 1
+    # The block may have moved to a wider one.
     at = rows[node, ENDS + replica] = add_end(bags, at, end)
     if total(bags, at) > 1:
         ledger.repeated[replica] += 1
+    # As many events belong on the output as the fullest replica has: only an insert beyond
+    # what is there, or is credited already, can bring one.
     record, records = rows[node, OUT], bags.records
     shown = total(bags, records[record, OUT_BLOCK])
     if total(bags, at) <= shown + records[record, CREDIT]:
         return codes.KNOWN
     if start < numbers[FRONTIER]:
         return codes.LATE
+    # The identity itself is new on the output and needs a rank.
     if shown == 0:
         list_new(ledger, node, i)
     if records[record, CREDIT] == 0:
@@ -241,6 +256,7 @@ def judge_adjust(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int:
         return codes.BACKWARDS
     if end == old_end:
         return codes.NO_CHANGE
+    # An adjust touches both its ends, so neither may be behind its own stable.
     if min(old_end, end) < ledger.frontier[replica]:
         return codes.BEHIND_STABLE
     node, rows = elements.node[i], ledger.rows
@@ -248,6 +264,7 @@ def judge_adjust(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int:
         return too_late(elements, ledger, i)
     if rows[node, FLAGS] & BAG:
         return adjust_in_bag(elements, ledger, bags, i)
+    # A replica may only adjust what it has, with the end that it gave before.
     if old_end <= start or rows[node, ENDS + replica] != old_end:
         return codes.NO_SUCH_EVENT
     rows[node, ENDS + replica] = end
@@ -265,6 +282,7 @@ def adjust_in_bag(elements: Elements, ledger: Ledger, bags: Bags, i: int) -> int
     """Another end for one event of the replica, or one event less."""
     node, rows = elements.node[i], ledger.rows
     column = ENDS + elements.replica[i]
+    # One of its events has this end, no matter which: they are equal.
     if not remove_end(bags, rows[node, column], elements.old_end[i]):
         return codes.NO_SUCH_EVENT
     if elements.end[i] > elements.start[i]:

@@ -338,6 +338,7 @@ def count(
     used, shown, keyed = before
     base = 0
     for k in range(ids.size):
+        # The next start: ids continue, the bag begins again at row 0.
         if k > 0 and run[k] != run[k - 1]:
             base += used
             used, shown = 0, 0
@@ -348,6 +349,7 @@ def count(
             brought[event, :] = 0
         if keyed and brought[event, by] > 0:
             reasons[k] = codes.SECOND_INSERT
+        # A copy of an event that others have brought; each replica is counted apart (L6).
         elif brought[event, by] < emitted[event]:
             brought[event, by] += 1
             reasons[k] = codes.KNOWN if ends[event] == end[k] else codes.OTHER_EVENT

@@ -241,8 +241,10 @@ def scan(
     rows: Rows, control: Control, found: Found, clock: Ints, held: int, starts_increase: int
 ) -> None:
     """Judge every row; the first `held` rows were held back before."""
+    # What was held comes first: it is older than all that came with this step.
     for i in range(held):
         hold(rows, control, found, i)
+    # A replica may have joined or left since: decide what that alone decides.
     advance(rows, control, found, clock)
     has_seq = rows.seq.size > 0
     for i in range(held, rows.kind.size):
@@ -277,6 +279,8 @@ def judge_insert(
         found.reasons[i] = codes.SAME_START
     else:
         control.last_start[replica] = start
+        # One that is still joining may have events that nobody else has: they wait, but for
+        # what can only be known or late.
         is_joined = control.guarantee[replica] <= clock[FRONTIER]
         if is_joined or start < max(clock[FRONTIER], clock[CURRENT]):
             decide(rows, found, clock, i)
@@ -291,6 +295,7 @@ def judge_stable(rows: Rows, control: Control, found: Found, clock: Ints, i: int
     found.reasons[i] = codes.FOLLOWS
     if time > control.frontier[replica]:
         control.frontier[replica] = time
+        # Until it is joined its stable promises nothing about the output.
         if control.guarantee[replica] > clock[FRONTIER]:
             found.reasons[i] = codes.JOINING
         elif behind(time, clock) > clock[FRONTIER]:
@@ -303,6 +308,8 @@ def judge_stable(rows: Rows, control: Control, found: Found, clock: Ints, i: int
 def advance(rows: Rows, control: Control, found: Found, clock: Ints) -> None:
     """Move the frontier as far as the joined replicas allow, and decide what was held."""
     while True:
+        # A replica that joins releases what it held; of others what starts before the frontier
+        # can only be known or late, so it need not wait either.
         for replica in range(control.guarantee.size):
             is_joined = control.guarantee[replica] <= clock[FRONTIER]
             until = FOREVER_UNITS if is_joined else clock[FRONTIER]
@@ -311,6 +318,7 @@ def advance(rows: Rows, control: Control, found: Found, clock: Ints) -> None:
         for replica in range(control.guarantee.size):
             if control.guarantee[replica] <= clock[FRONTIER]:
                 time = max(time, behind(control.frontier[replica], clock))
+        # Until nothing moves: a further frontier lets more replicas join, and these may lead.
         if time == clock[FRONTIER]:
             break
         clock[FRONTIER] = time
@@ -354,10 +362,12 @@ def hold(rows: Rows, control: Control, found: Found, i: int) -> None:
 def decide(rows: Rows, found: Found, clock: Ints, i: int) -> None:
     """An insert of a joined replica, or one that can only be known."""
     start = rows.start[i]
+    # Not remembered: only the events of the current start are.
     if start < clock[CURRENT]:
         found.reasons[i] = codes.PASSED
     elif start == clock[CURRENT]:
         found.reasons[i] = codes.KNOWN
+        # Payloads decide whether it is new; only `settle` sees them.
         put(found, clock, JOINS if start >= clock[FRONTIER] else FINAL, i)
     elif start < clock[FRONTIER]:
         found.reasons[i] = codes.LATE

@@ -139,8 +139,10 @@ def publish_all(
     came, pended = 0, 0
     for k in range(new.size):
         node = new[k]
+        # Taken back by all within the step, or a bag, which has its own credit.
         if credit[k] == NOBODY or rows[node, FLAGS] & BAG:
             continue
+        # The end of the bringer as it is now: what it corrected within the step never shows.
         start = rows[node, START]
         end = rows[node, ENDS + replica[credit[k]]]
         column = ENDS
@@ -162,9 +164,11 @@ def pend_all(rows: Ints, elements: Elements, reasons: Codes, pends: Ints) -> int
         if reasons[i] not in (codes.KNOWN, codes.NOTED):
             continue
         node = elements.node[i]
+        # New events are listed by `publish_all`, bags by `schedule_bags`.
         if rows[node, SHOWN] == ABSENT or rows[node, FLAGS] & BAG:
             continue
         end = rows[node, ENDS + elements.replica[i]]
+        # An earlier end is due before the output's own: a stable of this replica must look.
         if end < rows[node, OUT]:
             pends[0, pended], pends[1, pended] = elements.replica[i], end
             pends[2, pended] = node
@@ -183,12 +187,18 @@ def visit_all(
     bags: Bags,
     found: Found,
 ) -> None:
-    """Visit these rows; bags are listed, and left to `bag_reconcile`."""
+    """Visit these rows; bags are listed, and left to `bag_reconcile`.
+
+    Of each row: who decides and with which end (`opinion`), what the output makes of that
+    (`agreed`), which conflict or gap it shows, which replicas have an earlier end than the
+    output (pends), and whether the row is frozen and leaves or passes the frontier (`pass_by`).
+    """
     counts, time = found.counts, scope.time
     for k in range(ids.size):
         node = ids[k]
         counts[VISITS] += 1
         flags, start, out = rows[node, FLAGS], rows[node, START], rows[node, OUT]
+        # Entries go stale and are not removed: a visit checks again.
         if flags & (LIVE | DONE) != LIVE or start >= time:
             continue
         if flags & BAG:
@@ -196,6 +206,7 @@ def visit_all(
             continue
         who, end = opinion(rows, node, deciding, scope)
         chosen, guarantee = deciding.replica[who], deciding.guarantee[who]
+        # Decide first, then count: conflicts and gaps are about the end before the change.
         after = agreed(start, end, out, guarantee, scope)
         if out != ABSENT and not flags & CONFLICT and denies(start, end, guarantee, scope):
             flags = note_conflict(rows, node, flags, missing, found)
@@ -215,6 +226,7 @@ def visit_all(
         flags = pass_by(rows, node, flags, after, removed, scope, missing, found)
         if scope.gaps:
             pend_again(rows, node, flags, min(out, after), deciding, scope, found)
+        # Its entry was taken from the list; until it is frozen it needs another.
         if k < scope.queued and not flags & DONE:
             put(found, STAYS, node)
         if after != out or (flags ^ rows[node, FLAGS]) & CONFLICT:
@@ -238,11 +250,13 @@ def pass_by(
     `last` is its last end on the output; `removed`: it leaves with the deciding replica's
     consent.
     """
+    # Frozen, or no end is left to come: nobody can change it any more.
     if last < scope.time or scope.time == FOREVER_UNITS:
         if flags & HALF_FROZEN and not flags & CONFLICT:
             count_missing(rows, node, missing, -1)
         put(found, ENDED, node)
         return flags | DONE | (REMOVED if removed else 0)
+    # It may still end otherwise, so who never mentioned it is watched from now on.
     if not flags & HALF_FROZEN:
         flags |= HALF_FROZEN
         put(found, PASSES, node)
@@ -266,6 +280,7 @@ def opinion(rows: Ints, node: int, deciding: Deciding, scope: Scope) -> tuple[in
     for k in range(deciding.replica.size):
         cell = rows[node, ENDS + deciding.replica[k]]
         theirs = heeded(start, cell, deciding.guarantee[k], scope)
+        # A removal is knowledge, an absence is not: it decides against any number of votes.
         if theirs == start:
             return k, theirs
         if theirs != ABSENT:
@@ -273,6 +288,7 @@ def opinion(rows: Ints, node: int, deciding: Deciding, scope: Scope) -> tuple[in
             # What ended before the frontier was decided on when the frontier passed it.
             if votes == 1 or end < frontier <= theirs:
                 first, end = k, theirs
+    # Too few, and not promised yet: nothing comes to the output.
     if votes < scope.needed and start >= frontier:
         return 0, ABSENT
     return first, end
@@ -295,10 +311,14 @@ def heeded(start: int, cell: int, guarantee: int, scope: Scope) -> int:
 def agreed(start: int, end: int, out: int, guarantee: int, scope: Scope) -> int:
     """The end of an event on the output after a deciding replica that has `end`."""
     is_free = start >= scope.frontier and not scope.keeps
+    # The deciding replica has the event: change only what could not be corrected after the
+    # stable. Under `shrink_only` a free event takes its end at once: later it could not be
+    # lengthened (L14).
     if end > start:
         wanted = max(end, scope.frontier)
         is_due = wanted < scope.time or out < scope.time
         return wanted if is_due or (scope.shrink_only and is_free) else out
+    # The deciding replica lacks it: what is promised stays, what is free goes.
     if out == ABSENT:
         return out
     if is_unsure(start, guarantee, scope) and (end == ABSENT or not is_free):
@@ -333,8 +353,10 @@ def is_gap(rows: Ints, bags: Bags, node: int, last: int, guarantee: int, scope: 
     """
     if scope.gaps or is_unsure(rows[node, START], guarantee, scope):
         return False
+    # Passed before: a gap only if the end that the output has is frozen now.
     if rows[node, FLAGS] & HALF_FROZEN:
         return last != ABSENT and last < scope.time
+    # Free and on the output, or alive in some replica: the deciding one lacks it.
     if last != ABSENT:
         return True
     for replica in range(rows.shape[1] - ENDS):
@@ -350,6 +372,7 @@ def count_gaps(rows: Ints, bags: Bags, node: int, deciding: Deciding, found: Fou
     A replica that may still bring them, or need not know them, is no evidence.
     """
     start, count = rows[node, START], deciding.replica.size
+    # How many events there are is what the fullest replica has.
     most, second, first = 0, 0, 0
     for k in range(count):
         events = events_of(rows, bags, node, deciding.replica[k])
@@ -357,6 +380,7 @@ def count_gaps(rows: Ints, bags: Bags, node: int, deciding: Deciding, found: Fou
             most, second, first = events, most, k
         else:
             second = max(second, events)
+    # Evidence is a replica that has passed the start and is not excused by its guarantee.
     sure, lacking = 0, 0
     for k in range(count):
         if deciding.guarantee[k] <= start < deciding.reached[k]:
@@ -366,6 +390,7 @@ def count_gaps(rows: Ints, bags: Bags, node: int, deciding: Deciding, found: Fou
             sure += k != first
     if lacking > 0:
         put(found, GAPS, node)
+    # Alone only if every other one is evidence against it.
     if count > 1 and sure == count - 1:
         found.gaps[ALONE, deciding.replica[first]] += most - second
 
@@ -388,6 +413,7 @@ def pend_again(
         end = rows[node, ENDS + replica]
         if not deciding.decides[replica] or end == ABSENT or end >= min(out, scope.time):
             continue
+        # A removal that the output could not follow is settled for good.
         if flags & CONFLICT and end == rows[node, START]:
             continue
         at = found.counts[PENDS]
@@ -437,6 +463,7 @@ def list_final(rows: Ints, done: Ints, slowest: int, names: Ints, ends: Ints) ->
     for k in range(done.size):
         node = done[k]
         out, removed = rows[node, OUT], rows[node, FLAGS] & REMOVED != 0
+        # A name is worth its bytes only while a slower replica may still mention it.
         end = rows[node, START] if out == ABSENT else out
         if (out != ABSENT or removed) and end >= slowest and slowest != FOREVER_UNITS:
             for column in range(LOW + 1):

@@ -170,6 +170,7 @@ def put(blocks: _Blocks, time: np.int64, identity: np.int64) -> None:
     """Add an entry to its bucket; there is room."""
     k = bucket(time, blocks.numbers[_BASE])
     fill = blocks.counts[k] % _BLOCK
+    # The bucket's last block is full, or it has none: a new one goes on top.
     if fill == 0:
         block = blocks.numbers[_FREE]
         if block == _NONE:
@@ -195,11 +196,14 @@ def push_all(blocks: _Blocks, times: Ints, ids: Ints) -> None:
 def pop_all(blocks: _Blocks, last: int, time: np.int64, popped: Ints) -> int:
     """Empty the buckets up to `last`, which is that of `time`; what is not due moves."""
     taken, numbers = 0, blocks.numbers
+    # Before any entry moves: buckets are counted from the new base, so what is not due goes to
+    # a lower bucket and is never met again in this loop.
     numbers[_BASE] = max(numbers[_BASE], time)
     for k in range(last + 1):
         left, block = blocks.counts[k], blocks.heads[k]
         blocks.counts[k], blocks.heads[k] = 0, _NONE
         while left > 0:
+            # Blocks are emptied from the top, the only one that may not be full.
             fill = (left - 1) % _BLOCK + 1
             for at in range(fill):
                 if blocks.times[block, at] < time:

@@ -276,6 +276,7 @@ def renumber(rows: Ints, used: int, owner: Ints, kept: Ints) -> None:
     for node in range(used):
         if rows[node, FLAGS] & LIVE:
             owner[rows[node, ROW]] = node
+    # Ascending by the old row: payloads keep their order, so the copy reads memory forwards.
     count = 0
     for row in range(owner.size):
         if owner[row] != NOBODY:

@@ -280,6 +280,7 @@ def put(trees: Trees, tree: int, start: int, owner: int, end: int, count: int) -
         trees.changed[node >> BLOCK_BITS] = trees.numbers[MARK]
         return False
     numbers = trees.numbers
+    # Free nodes are a list by their LEFT; numbers stay, since saved blocks name them.
     node = numbers[FREE]
     if node == NONE:
         node = numbers[USED]
@@ -307,6 +308,7 @@ def link(trees: Trees, node: int) -> None:
     )  # fmt: skip
     mine, parent, side = priority(node), NONE, LEFT
     at = trees.roots[tree]
+    # Down to its depth: nodes above have a higher priority, and get its end as their MAX.
     while at != NONE and priority(at) >= mine:
         trees.numbers[VISITS] += 1
         nodes[at, MAX] = max(nodes[at, MAX], end)
@@ -315,6 +317,7 @@ def link(trees: Trees, node: int) -> None:
         at = nodes[at, side]
     hang(trees, tree, parent, side, node)
     depth, low, high, low_side, high_side = 0, node, node, LEFT, RIGHT
+    # What was below is split at its name into what comes before and what behind.
     while at != NONE:
         trees.numbers[VISITS] += 1
         stack[depth] = at
@@ -329,6 +332,7 @@ def link(trees: Trees, node: int) -> None:
             at = nodes[at, LEFT]
     nodes[low, low_side] = NONE
     nodes[high, high_side] = NONE
+    # From below: each MAX needs those of its children.
     while depth > 0:
         depth -= 1
         refresh(nodes, stack[depth])
@@ -367,6 +371,7 @@ def unlink(trees: Trees, node: int) -> None:
         side = RIGHT if is_before(nodes, at, start, owner, end) else LEFT
         at = nodes[at, side]
     low, high = nodes[node, LEFT], nodes[node, RIGHT]
+    # Two trees become one: of their roots the higher priority goes on top.
     while NONE not in (low, high):
         trees.numbers[VISITS] += 1
         is_low = priority(low) >= priority(high)
@@ -392,6 +397,7 @@ def collect(trees: Trees, tree: int, low: int, high: int, found: Ints) -> int:
     depth, count = 0, 0
     at = trees.roots[tree]
     while True:
+        # Nothing below a node with a MAX of `low` or less overlaps.
         while at != NONE and nodes[at, MAX] > low:
             stack[depth] = at
             depth += 1
@@ -401,6 +407,7 @@ def collect(trees: Trees, tree: int, low: int, high: int, found: Ints) -> int:
         depth -= 1
         at = stack[depth]
         trees.numbers[VISITS] += 1
+        # By start: all that follow begin even later.
         if nodes[at, START] >= high:
             break
         if nodes[at, END] > low:
@@ -450,6 +457,7 @@ def reach(trees: Trees, tree: int, time: int) -> int:
         trees.numbers[VISITS] += 1
         if nodes[at, START] <= time:
             best = max(best, nodes[at, END])
+            # All to the left begin before: their greatest end is known without a look.
             if nodes[at, LEFT] != NONE:
                 best = max(best, nodes[nodes[at, LEFT], MAX])
             at = nodes[at, RIGHT]

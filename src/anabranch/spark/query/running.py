@@ -289,7 +289,13 @@ class RunningQuery(Offered):
             self._ends.note(self.query, last=last)
 
     def publish(self) -> None:
-        """Publish now what Spark has committed; by itself that happens every `roll`."""
+        """Publish now what Spark has committed, and count it; by itself that happens later.
+
+        Files are published every `roll`.  On Connect, `totals` follow the query's records; they
+        are up to date after this.
+        """
+        if self._follower is not None:
+            self._follower.look()
         self._writer.roll(self._last_commit())
         self._writer.publish()
 
