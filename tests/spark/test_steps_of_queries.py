@@ -54,7 +54,7 @@ def test_sides_with_one_name_and_two_types_are_rejected_at_the_call() -> None:
     for call in (trades().union, trades().difference):
         with pytest.raises(SchemaError, match="column 'v' is int64 on one side and double"):
             call(other)
-    with pytest.raises(SchemaError, match=r"union: both sides have the same columns, got"):
+    with pytest.raises(SchemaError, match=r"union: both sides must have the same columns; got"):
         trades().union(rates(k=pa.string()))
     timed = source("timed", TimeType.TIMESTAMP, k=pa.string(), v=pa.int64())
     with pytest.raises(SchemaError, match="column 'start' is bigint on one side and timestamp"):
