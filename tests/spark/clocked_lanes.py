@@ -19,11 +19,14 @@ from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally
+from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally
 from anabranch.spark.pack.parcels import BEAT, CLOCK, Parcel, from_row, in_every_lane
 from anabranch.spark.pack.rows import RowsSpec, pack_table
+from anabranch.spark.pack.sources import Groups
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
+SOURCE = "__source"
+"""A column beside the payload, as the partition of Kafka is one."""
 GAPS = Policy.parse("gaps=true")
 
 
@@ -52,16 +55,23 @@ class ClockedLanes:
     by: tuple[str, ...] = ()
     has_arrival: bool = False
     guard: int | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
     lifetime: int = 5
     operator: Operator = field(
         default_factory=lambda: MergeOperator(SCHEMA, MergeCase.R4, GAPS)
     )
 
     def __post_init__(self) -> None:
-        self.how = Beating(self.clock, self.by, self.has_arrival, self.guard)
+        groups = Groups.of(self.groups) if self.groups else None
+        self.how = Beating(self.clock, self.by, self.has_arrival, self.guard, groups)
         timed = self.how.needs_time
         served = LaneClock(
-            self.clock, self.replicas, self.by, timed, has_arrival=self.has_arrival
+            self.clock,
+            self.replicas,
+            self.by,
+            timed,
+            has_arrival=self.has_arrival,
+            groups=groups,
         )
         step = PipelineStep(self.operator.name, self.operator)
         self.spec = LaneSpec(
@@ -79,14 +89,13 @@ class ClockedLanes:
         self, rows: Mapping[str, Sequence[Row]], at: int, tasks: int = 1
     ) -> list[Parcel]:
         """What some tasks make of these rows."""
-        columns = (SOURCE,) if self.by else ()
+        order = (SOURCE,) if SOURCE in self.by else ()
         spec = RowsSpec(
             SCHEMA,
-            (),
+            order,
             self.lanes,
             self.spec.routing,
             self.replicas,
-            columns=columns,
             beating=tuple((name, self.how) for name in self.replicas),
         )
         made: list[Parcel] = []
@@ -110,9 +119,9 @@ class ClockedLanes:
             "old_end": pa.nulls(count, pa.int64()),
             "name": pa.array([one.name for _, one in pairs], pa.string()),
             "__kind_0": pa.nulls(count, pa.string()),
-            TIME: pa.array([at] * count, pa.timestamp("us")),
+            TIME: pa.array([at] * count, pa.int64()),
         }
-        if self.by:
+        if SOURCE in self.by:
             columns[SOURCE] = pa.array([one.source for _, one in pairs], pa.string())
         if self.has_arrival:
             columns[ARRIVAL] = pa.array([one.arrival for _, one in pairs], pa.timestamp("us"))

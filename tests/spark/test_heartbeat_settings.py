@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.batch.schema import TimeType
 from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, delay, disorder
 from anabranch.errors import AnabranchError, FileError, InputError, UsageError
-from anabranch.spark.pack.beats import SOURCE, Beating
+from anabranch.spark.pack.beats import Beating
 from anabranch.spark.pack.bounds import Asked, require_times
 from anabranch.spark.pack.heartbeats import of_inbox
 from anabranch.spark.query.clocked import lane_clocks
@@ -43,7 +43,7 @@ def streams(**beating: Beating) -> Any:
 NAMED = Bounds.of({("a", "a"): [Pair(0, 1)], ("b", "b"): [Pair(0, 1)]})
 
 
-@pytest.mark.parametrize("by", [(SOURCE,), ("topic", "partition")])
+@pytest.mark.parametrize("by", [("sensor",), ("topic", "partition")])
 def test_one_clock_of_several_streams_has_the_streams_as_sources(by: tuple[str, ...]) -> None:
     made = Clock(NAMED)
     (one,) = lane_clocks(streams(a=Beating(made), b=Beating(made)), None, ())
@@ -58,7 +58,7 @@ def test_one_clock_of_several_streams_has_the_streams_as_sources(by: tuple[str, 
 
 @pytest.mark.parametrize("bounds", [disorder(3), Learning()])
 def test_bounds_of_each_source_by_itself_may_be_shared(bounds: Any) -> None:
-    how = Beating(Clock(bounds), (SOURCE,))
+    how = Beating(Clock(bounds), ("sensor",))
     (one,) = lane_clocks(streams(a=how, b=how), None, ())
     assert [one.key(name) for name in "ab"] == ["a", "b"]
 

@@ -1,15 +1,18 @@
 """Clocks in the lanes, without Spark: stables that are inferred, the same in every lane."""
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from clocked_lanes import GAPS, SCHEMA, ClockedLanes, Row
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.clocks import Alike, Bounds, Clock, Learning, Pair, delay, disorder, slack
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.merge import MergeOperator
-from anabranch.spark.pack.beats import sources_of
+from anabranch.spark.pack.sources import Groups, coded, sources_of
 
 SECOND = 1_000_000
 
@@ -298,8 +301,48 @@ def test_one_clock_serves_several_streams() -> None:
 
 def test_partitions_of_kafka_are_sources() -> None:
     rows = pa.table({"topic": ["t", "t", "u"], "partition": [0, 1, None]})
-    found = sources_of(rows, ("topic", "partition")).to_pylist()
-    assert found == ["t-0", "t-1", "(none)"]
+    assert sources_of(rows).to_pylist() == ["t-0", "t-1", "(none)"]
+    found = coded(rows, None)
+    assert [found.names[at] for at in found.codes] == ["t-0", "t-1", "(none)"]
+
+
+@given(st.lists(st.sampled_from([None, "a", "b", "c", "x", "y"])), st.booleans())
+def test_rows_are_in_the_groups_of_their_sources(given_names: list[Any], grouped: bool) -> None:
+    mapping = {"c": "y", "a": "x", "b": "x"}
+    groups = Groups.of(mapping) if grouped else None
+    column = pa.chunked_array([given_names[:3], given_names[3:]], pa.string())
+    found = coded(pa.table({"sensor": column}), groups)
+    assert list(found.names) == sorted(set(found.names))
+    named = [name or "(none)" for name in given_names]
+    wanted = [mapping.get(name, name) for name in named] if grouped else named
+    assert [found.names[at] for at in found.codes] == wanted
+    if groups is not None:
+        assert [groups.group_of(name) for name in named] == wanted
+
+
+def test_sources_that_are_no_texts_are_named_by_their_values() -> None:
+    numbers = pa.table({"sensor": pa.chunked_array([[7, 10], [None, 7]], pa.int32())})
+    found = coded(numbers, None)
+    assert [found.names[at] for at in found.codes] == ["7", "10", "(none)", "7"]
+
+
+def test_a_column_of_the_payload_names_the_sources_of_rows() -> None:
+    """Also those of rows that are late, and of a group that a mapping names."""
+    groups = {"a": "left", "b": "left", "c": "right"}
+    lanes = ClockedLanes(Clock(disorder(5)), replicas=("east",), by=("name",), groups=groups)
+    lanes.trigger({"east": [Row(100, "a"), Row(80, "b"), Row(60, "c"), Row(70, "d")]}, 0)
+    clock = lanes.runtime.totals.clock
+    assert clock is not None
+    assert {one["name"]: one["greatest"] for one in clock.sources} == {
+        "left": 100, "right": 60, "d": 70,
+    }  # fmt: skip
+    assert lanes.frontier == 55
+    lanes.trigger({"east": [Row(50, "a"), Row(51, "d")]}, 1)
+    late = [row.origin for row in lanes.runtime.rows if row.channel == "late" and row.origin]
+    reasons = [text for origin in late for text in origin.column("reason").to_pylist()]
+    wanted = ["source a, 5 behind the frontier 55, 45 behind its heartbeat 94, ",
+              "source d, 4 behind the frontier 55, 14 behind its heartbeat 64, "]  # fmt: skip
+    assert all(any(text in reason for reason in reasons) for text in wanted), reasons
 
 
 def test_a_replica_without_bounds_is_merged_and_does_not_stall_the_output() -> None:

@@ -35,13 +35,6 @@ class Inbox(Offered):
     beats: Mapping[str, Any] | None = None
     """How stables are inferred, as the user wrote it; `ab.merge` validates it."""
 
-    @property
-    def source(self) -> str | None:
-        """The column that names the source of a row, or its group."""
-        beats = self.beats or {}
-        group = beats.get("group")
-        return group if isinstance(group, str) else beats.get("source")
-
     def heartbeats(
         self,
         bounds: Any = None,

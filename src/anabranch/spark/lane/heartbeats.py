@@ -33,12 +33,9 @@ from typing import Any, Final
 import numpy as np
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Ints
-from anabranch.batch.schema import TimeType
-from anabranch.batch.times import show_span, show_time
 from anabranch.clocks.beat import Beat, Report
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.clock_state import ClockState
-from anabranch.clocks.pairs import Pair
 from anabranch.clocks.saved import write_state
 from anabranch.clocks.states import State
 from anabranch.clocks.summary import Summaries, fold
@@ -46,6 +43,7 @@ from anabranch.operators.contract import InputStatus
 from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.pack.beats import TIMELESS, from_table
 from anabranch.spark.pack.parcels import CLOCK, Parcel
+from anabranch.spark.pack.sources import Groups
 
 EVERY: Final = "*"
 """The name of a clock of all replicas that a column names."""
@@ -62,9 +60,9 @@ class LaneClock:
 
     Those are replicas of which a column or the folders of inboxes have the names.  `by` are the
     columns in which the rows of each replica name their sources: each replica has a state of
-    its own then; else the replicas are the sources of one.  `is_timed`: triggers have times;
-    `by_looks`: the times are those of looks into inboxes.  `words` are the bounds as people
-    read them.
+    its own then; else the replicas are the sources of one.  `groups` have a heartbeat each.
+    `is_timed`: triggers have times; `by_looks`: the times are those of looks into inboxes.
+    `words` are the bounds as people read them.
     """
 
     clock: Clock
@@ -75,6 +73,7 @@ class LaneClock:
     words: str = "given"
     by_looks: bool = False
     but: tuple[str, ...] = ()
+    groups: Groups | None = None
 
     @property
     def by_source(self) -> bool:
@@ -89,6 +88,11 @@ class LaneClock:
     def serves(self, replica: str) -> bool:
         """Whether the stables of this replica are inferred by this clock."""
         return replica in self.replicas if self.replicas else replica not in self.but
+
+    def unit_of(self, source: str) -> str | None:
+        """The source or group whose heartbeat holds for a source; None: it has no bounds."""
+        group = source if self.groups is None else self.groups.group_of(source)
+        return self.clock.unit_of(group)
 
     def key(self, replica: str) -> str:
         """The name of the state that a replica's lines go to."""
@@ -304,7 +308,7 @@ def _paced(
         if beat is None or not len(beat.names):
             continue
         spec = next(spec for spec in specs if spec.serves(one.name))
-        if not spec.by_source and spec.clock.unit_of(one.name) is None:
+        if not spec.by_source and spec.unit_of(one.name) is None:
             silent.append(one.name)  # no bounds: it has no clock to be waited for
             continue
         places = _places(beat, one.name, spec)
@@ -333,7 +337,7 @@ def _paced(
 def _places(beat: Beat, replica: str, spec: LaneClock) -> Ints:
     if spec.by_source:
         return np.arange(len(beat.names))
-    unit = spec.clock.unit_of(replica)
+    unit = spec.unit_of(replica)
     return np.array([beat.names.index(unit)] if unit in beat.names else [], np.int64)
 
 
@@ -399,54 +403,3 @@ def _dues(state: ClockState, beat: Beat, time: int) -> list[int]:
     if state.learner is not None and state.last > beat.now:
         found.append(state.last + max(state.learner.spec.waits))
     return found
-
-
-@dataclass(frozen=True)
-class Behind:
-    """Rows of one input that are behind the output's frontier: their sources and times."""
-
-    input: str
-    sources: Sequence[str]
-    times: Sequence[int]
-    frontier: int
-    time: TimeType
-
-
-def explain_late(clocks: Clocks, specs: Sequence[LaneClock], rows: Behind) -> list[str]:
-    """Source, distance and bound of each row: why it is late."""
-    spec = next(one for one in specs if one.serves(rows.input))
-    state = clocks.open(spec.key(rows.input), spec.clock)
-    texts = []
-    for source, time in zip(rows.sources, rows.times, strict=True):
-        unit = spec.clock.unit_of(source)
-        is_known = unit is not None and state.has_unit(unit)
-        beat = int(state.heartbeat[state.place_of(unit)]) if unit and is_known else None
-        parts = [f"source {source}"]
-        if time < rows.frontier:
-            at = show_time(rows.frontier, rows.time)
-            parts.append(f"{_span(rows.frontier - time, rows.time)} behind the frontier {at}")
-        if beat is not None and beat != NEVER_UNITS and time <= beat:
-            at = show_time(beat, rows.time)
-            parts.append(f"{_span(beat - time + 1, rows.time)} behind its heartbeat {at}")
-        parts.append(f"bound: {_bound(spec, state, unit, rows.time)}")
-        texts.append(", ".join(parts))
-    return texts
-
-
-def _bound(spec: LaneClock, state: ClockState, unit: str | None, time: TimeType) -> str:
-    """The bound of a source; one that was learned, or is in a file, in numbers too."""
-    if unit is None:
-        return "none for this source"
-    if spec.is_simple:
-        return spec.words
-    found = [_pair(pair, time) for pair in state.bounds_of(unit)]
-    return f"{spec.words}: {', '.join(found) or 'none yet'}"
-
-
-def _pair(pair: Pair, time: TimeType) -> str:
-    wait = f"{pair.wait} rows" if pair.rows else show_span(pair.wait)
-    return f"less than {_span(pair.distance, time)} behind" + f" after {wait}" * bool(pair.wait)
-
-
-def _span(units: int, time: TimeType) -> str:
-    return show_span(units) if time is TimeType.TIMESTAMP else str(units)

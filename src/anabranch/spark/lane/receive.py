@@ -22,7 +22,6 @@ from anabranch.batch.batch import FOREVER_UNITS, STABLE, Batch, Ints, concat
 from anabranch.batch.buffers import take
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import StateError
-from anabranch.spark.pack.beats import SOURCE, sources_of
 from anabranch.spark.pack.parcels import ATTACH, CURRENT, DATA, DETACH, PASS, Parcel
 
 
@@ -38,17 +37,10 @@ class Received:
     files: tuple[str | None, ...]
     file: Ints
 
-    def sources(self, rows: Ints, by: Sequence[str]) -> list[str]:
-        """The sources of some elements, which these columns name."""
-        if not by:
-            return [self.input] * len(rows)
-        found: list[str] = sources_of(take(self.places.select(list(by)), rows), by).to_pylist()
-        return found
-
     def origin(self, rows: Ints) -> tuple[list[str | None], list[int | None]]:
         """The file (or the values of the order columns) and the row of some elements."""
         places = take(self.places, rows)
-        names = [name for name in places.column_names if name != SOURCE]
+        names = places.column_names
         if not names:
             return [None] * len(rows), [None] * len(rows)
         last = places.column(names[-1])

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Codes, Ints, concat
+from anabranch.batch.buffers import take
 from anabranch.errors import StateError, ViolationError
 from anabranch.operators.contract import (
     REASONS,
@@ -39,7 +40,8 @@ from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
 from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
-from anabranch.spark.lane.heartbeats import Behind, advance, explain_late, record_of
+from anabranch.spark.lane.heartbeats import advance, record_of
+from anabranch.spark.lane.late import explained
 from anabranch.spark.lane.receive import Order, Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -370,25 +372,23 @@ def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) ->
                 raise _stop(item, where, reasons)
             for first, end in cut(len(where)):
                 some = where[first:end]
-                texts = [REASONS[code].text for code in reasons[some]]
+                rows, texts = item.batch.take(some), [REASONS[c].text for c in reasons[some]]
                 if bucket is Bucket.LATE and now.spec.infers(item.input):
-                    sources = item.sources(some, _by(now, item.input))
-                    starts = item.batch.start[some]
-                    texts = _late_texts(now, item.input, sources, starts, texts)
+                    texts = explained(
+                        now.lane, now.spec, item.input, rows, take(item.places, some), texts
+                    )
                 origin = _origin(item, some, texts)
-                now.row(channel, batch=_kept(now, item.batch.take(some)), origin=origin)
+                now.row(channel, batch=_kept(now, rows), origin=origin)
     for held in result.resolved:
         where = np.flatnonzero(held.buckets == Bucket.LATE)
         if len(where):
             texts = [REASONS[code].text for code in held.reasons[where]]
+            rows = held.batch.take(where)
             if now.spec.infers(held.replica):
-                # Of what was held the columns that name a source are not kept.
-                source = "not known" if _by(now, held.replica) else held.replica
-                starts = held.batch.start[where]
-                texts = _late_texts(now, held.replica, [source] * len(where), starts, texts)
+                texts = explained(now.lane, now.spec, held.replica, rows, pa.table({}), texts)
             nowhere: list[Any] = [None] * len(where)
             origin = _origins(texts, held.replica, nowhere, nowhere)
-            now.row(LATE, batch=_kept(now, held.batch.take(where)), origin=origin)
+            now.row(LATE, batch=_kept(now, rows), origin=origin)
 
 
 def _kept(now: _Trigger, batch: Batch) -> Batch:
@@ -403,22 +403,6 @@ def _kept(now: _Trigger, batch: Batch) -> Batch:
     ]
     payload = pa.table(columns, schema=schema.payload)
     return replace(batch, schema=schema, payload=payload, seq=None, hashes=None)
-
-
-def _by(now: _Trigger, name: str) -> tuple[str, ...]:
-    """The columns in which the rows of an input name their sources."""
-    return next(one.by for one in now.spec.clocks if one.serves(name))
-
-
-def _late_texts(
-    now: _Trigger, name: str, sources: Sequence[str], starts: Ints, texts: Sequence[str]
-) -> list[str]:
-    """The reasons of late rows, with what the clock inferred of their sources."""
-    spec, entry = now.spec, now.spec.entry(name)
-    frontier, time = int(now.lane.states[entry.step].frontier), entry.order.schema.time
-    which = Behind(name, sources, starts.tolist(), frontier, time)
-    more = explain_late(now.lane.clocks, spec.clocks, which)
-    return [f"{text}; {why}" for text, why in zip(texts, more, strict=True)]
 
 
 def _quarantine_left(now: _Trigger, item: Received) -> None:

@@ -6,15 +6,14 @@ the same stables, without another shuffle.  `at` is the time of the trigger, whi
 with its offsets: a trigger that is repeated has the same.  No worker reads a clock.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import Batch, Ints
+from anabranch.batch.batch import Batch
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.summary import (
@@ -27,37 +26,45 @@ from anabranch.clocks.summary import (
     summarise_trigger,
 )
 from anabranch.spark.pack.parcels import BEAT, Parcel, in_every_lane
+from anabranch.spark.pack.sources import Groups, coded, columns_of
 
-SOURCE: Final = "__source"
-"""The column with the source of a row, if it is not its replica."""
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
 ARRIVAL: Final = "__arrival"
 """The column with the time at which a row arrived."""
 TIME: Final = "__trigger_time"
 """The column with the time of the trigger."""
 TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
-NAMELESS: Final = "(none)"
-"""The source of rows that name none."""
 
 
 @dataclass(frozen=True)
 class Beating:
     """How the rows of a replica are summarised, and the clock that gets the lines.
 
-    `by` are the columns that name a source, none: the replica is one; `named` is what the user
-    calls them.  `guard`: a row whose time is more than that ahead of its arrival moves nothing.
+    `by` are the columns that name a source (`sources`), none: the replica is one; `groups` have
+    one heartbeat each.  `guard`: a row whose time is more than that ahead of its arrival moves
+    nothing.
     """
 
     clock: Clock
     by: tuple[str, ...] = ()
     has_arrival: bool = False
     guard: int | None = None
-    named: str = ""
+    groups: Groups | None = None
 
     @property
     def clock_in_lanes(self) -> Clock:
         """The clock, with what names its sources: those of another column are forgotten."""
-        return replace(self.clock, source=self.named or ", ".join(self.by))
+        return replace(self.clock, source=", ".join(self.by))
+
+    def sources(self, replica: str, batch: Batch, rows: pa.Table) -> Coded:
+        """The source, or the group, of each element of a replica, by number."""
+        if self.by:
+            return coded(columns_of(batch, rows, self.by), self.groups)
+        name = replica if self.groups is None else self.groups.group_of(replica)
+        return Coded((name,), np.zeros(len(batch), np.int64))
 
     @property
     def needs_time(self) -> bool:
@@ -74,13 +81,13 @@ class Tally:
     at: int = TIMELESS
 
     def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
-        """Some elements of a replica, and the table with the columns of their rows."""
+        """Some elements of a replica, and the table with the other columns of their rows."""
         how = self.beating.get(replica, self.beating.get(None))
         if TIME in rows.column_names and len(batch):
-            self.at = max(self.at, int(rows.column(TIME)[0].value))
+            self.at = max(self.at, int(rows.column(TIME)[0].as_py()))
         if how is None or not len(batch):
             return
-        sources = _sources(how, replica, rows, len(batch))
+        sources = how.sources(replica, batch, rows)
         histogram = how.clock.needs_histogram
         if how.has_arrival:
             arrivals = numbers(_filled(rows.column(ARRIVAL), self.at), np.dtype(np.int64))
@@ -111,44 +118,24 @@ class Tally:
         return made
 
 
+def trigger_time() -> "Column":
+    """The time of the trigger in microseconds, which Spark records with its offsets.
+
+    A number of its own would be a part of the code that Spark compiles: each trigger would
+    compile the scan of its rows again, and run it cold.  Spark calls `array_sort` with a
+    comparison as it is, so that the code stays the same (counted with Spark 4.3: none instead
+    of two compilations for each DataFrame and trigger).
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    now = F.array(F.unix_micros(F.current_timestamp()))
+    return F.array_sort(now, lambda _one, _other: F.lit(0))[0]
+
+
 def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:
     """Arrivals in microseconds; a row without one arrived with its trigger."""
     micros = pc.cast(column, pa.timestamp("us"), safe=False)
     return pc.fill_null(micros.cast(pa.int64()), at)
-
-
-def _sources(how: Beating, replica: str, rows: pa.Table, count: int) -> Coded:
-    if not how.by:
-        return Coded((replica,), np.zeros(count, np.int64))
-    codes = _codes(rows, how.by)
-    names = codes.dictionary.to_pylist()
-    order = sorted(range(len(names)), key=names.__getitem__)
-    place: Ints = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(names))
-    return Coded(tuple(names[at] for at in order), place[np.asarray(codes.indices)])
-
-
-def _codes(rows: pa.Table, by: Sequence[str]) -> pa.DictionaryArray:
-    """The source of each row as a number and the name that it stands for."""
-    column = rows.column(by[0])
-    if len(by) == 1 and pa.types.is_dictionary(column.type) and not column.null_count:
-        return column.combine_chunks()
-    return pc.dictionary_encode(sources_of(rows, by)).combine_chunks()
-
-
-def with_codes(rows: pa.Table) -> pa.Table:
-    """The rows with their sources as numbers: names are not copied and sent for each row."""
-    at = rows.schema.get_field_index(SOURCE)
-    if at < 0 or pa.types.is_dictionary(rows.column(at).type):
-        return rows
-    return rows.set_column(at, SOURCE, pc.dictionary_encode(rows.column(at)))
-
-
-def sources_of(rows: pa.Table, by: Sequence[str]) -> pa.ChunkedArray:
-    """The source of each row, which these columns name."""
-    texts = [pc.cast(rows.column(name), pa.string()) for name in by]
-    text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "-")
-    return pc.fill_null(text, NAMELESS)
 
 
 def to_table(lines: Summaries) -> pa.Table:

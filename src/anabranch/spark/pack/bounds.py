@@ -142,15 +142,15 @@ def grouped(
     bounds: Given, group: str | Mapping[str, str]
 ) -> tuple[Given, tuple[tuple[str, str], ...]]:
     """The bounds of groups, and the group of each source that has a name."""
-    if isinstance(bounds, Bounds) and isinstance(group, Mapping):
-        return bounds, tuple(group.items())
-    if isinstance(bounds, Alike) and isinstance(group, str):
+    if isinstance(bounds, Alike):
         return (group_alike(bounds) if bounds.others else bounds), ()
-    if isinstance(bounds, Learning) and isinstance(group, str):
+    if isinstance(bounds, Learning):
         return bounds, ()
+    if isinstance(group, Mapping):
+        return bounds, tuple(group.items())
     message = (
-        f"{WHERE}: group= is a column for sources that are alike, and a mapping from source "
-        "to group for bounds of named sources"
+        f"{WHERE}: group='{group}' is a column, but these bounds name their sources; give a "
+        "mapping from source to group"
     )
     raise UsageError(message)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from anabranch.batch.buffers import take, to_arrow
 from anabranch.batch.codec import Decoded, decode, from_elements
@@ -23,7 +22,7 @@ from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.sources.elements import Chunk, read_file
 from anabranch.sources.pieces import FilePiece
 from anabranch.sources.plain import PlainRows
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIMELESS, Beating, Tally
+from anabranch.spark.pack.beats import ARRIVAL, TIMELESS, Beating, Tally, trigger_time
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     CLOCK,
@@ -51,8 +50,7 @@ class Files:
 
     Those that the run added or dropped since it began are `loose`: a file may have them.
     `plain` are the times of plain rows; None: the columns are those of elements.  `beating`:
-    how the rows of a replica are summarised for a clock; `source` is the column that names the
-    source of a row, if it is not its replica.
+    how the rows of a replica are summarised for a clock.
     """
 
     root: str
@@ -60,16 +58,11 @@ class Files:
     loose: tuple[str, ...] = ()
     plain: PlainRows | None = None
     beating: Beating | None = None
-    source: str | None = None
 
     def marks(self, rows: pa.Table) -> pa.Table:
-        """What a clock needs of rows: their sources and arrivals, if columns have them."""
+        """What a clock needs of rows beside their payload: arrivals, if a column has them."""
         arrival = None if self.plain is None else self.plain.arrival
-        given = {SOURCE: self.source, ARRIVAL: arrival}
-        found = {name: rows.column(of) for name, of in given.items() if of is not None}
-        if SOURCE in found:
-            found[SOURCE] = pc.cast(found[SOURCE], pa.string())
-        return pa.table(found)
+        return pa.table({} if arrival is None else {ARRIVAL: rows.column(arrival)})
 
 
 @dataclass(frozen=True)
@@ -131,9 +124,7 @@ def pack_control(entries: "DataFrame", lanes: int, *, is_timed: bool = False) ->
 
 def _at(is_timed: bool) -> "list[Column]":  # noqa: FBT001
     """The time that Spark records with the offsets of a trigger, if a clock needs it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return [F.unix_micros(F.current_timestamp()).alias("at")] if is_timed else []
+    return [trigger_time().alias("at")] if is_timed else []
 
 
 def timed(entries: "DataFrame", *, is_timed: bool) -> "DataFrame":
@@ -181,8 +172,6 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         marks = inbox.marks(chunk.table)
         if marks.num_columns and len(decoded.refused):
             marks = take(marks, decoded.rows)
-        if SOURCE in marks.column_names:
-            places = places.append_column(SOURCE, marks.column(SOURCE))
         if entry["arrived"] is not None:  # else it is a batch, and no clock runs
             tally.add(base.input, decoded.batch, marks)
         here = replace(base, part=part)
@@ -199,8 +188,6 @@ def _end(spec: FilesSpec, entry: Mapping[str, Any]) -> list[Parcel]:
     base = replace(_base(entry), entry=DATA)
     batch = from_elements([Stable(FOREVER)], spec.schema)
     places = pa.table({"row": pa.nulls(1, pa.int64())})
-    if spec.inboxes[entry["inbox"]].source is not None:
-        places = places.append_column(SOURCE, pa.nulls(1, pa.string()))
     made = pieces(base, batch, places, spec.lanes, spec.routing)
     return made + announced(replace(base, part=1), spec.lanes, 1, ())
 

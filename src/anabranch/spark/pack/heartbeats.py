@@ -5,19 +5,20 @@ What is given becomes a `clocks.Clock` (bounds, idleness) and how rows are summa
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from anabranch.batch.schema import TimeType
 from anabranch.batch.times import show_span, to_units
-from anabranch.clocks.bounds import AnyBounds
+from anabranch.clocks.bounds import AnyBounds, Bounds
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.learn import Learning
 from anabranch.clocks.settings import time_of
 from anabranch.errors import SchemaError, UsageError
 from anabranch.spark.frames import quoted, with_columns
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, Beating
+from anabranch.spark.pack.beats import ARRIVAL, Beating
 from anabranch.spark.pack.bounds import (
     ADAPTIVE,
     GUARD,
@@ -30,6 +31,7 @@ from anabranch.spark.pack.bounds import (
     span,
     text_of,
 )
+from anabranch.spark.pack.sources import Groups, can_name
 
 if TYPE_CHECKING:
     from anabranch.spark.pack.row_stream import RowStream
@@ -87,7 +89,7 @@ def with_heartbeats(stream: Streamed, asked: Asked) -> Streamed:
         return stream
     if waits := _waits(made, asked):
         warnings.warn(waits, UserWarning, stacklevel=3)
-    how = Beating(made, _by(stream, by), asked.arrival is not None, guard, by or "")
+    how = Beating(made, _by(stream, by), asked.arrival is not None, guard, _groups(asked, made))
     return replace(stream, heartbeat=Heartbeat(how, _words(asked, by, how)))
 
 
@@ -96,7 +98,9 @@ def of_inbox(asked: Asked, time: TimeType) -> Heartbeat:
     _require_one_name(asked)
     made, guard = _guarded(asked, time, is_ntz=False)
     by = asked.by
-    how = Beating(made, (SOURCE,) if by else (), asked.arrival is not None, guard, by or "")
+    how = Beating(
+        made, (by,) if by else (), asked.arrival is not None, guard, _groups(asked, made)
+    )
     if made.rules.counts_rows:
         message = f"{WHERE}: bounds that count rows are not for an inbox, which comes in files"
         raise UsageError(message)
@@ -185,15 +189,22 @@ def _guard(asked: Asked, time: TimeType, *, is_ntz: bool) -> int | None:
     return None if is_ntz else span(str(asked.guard), "guard")
 
 
+def _groups(asked: Asked, made: Clock) -> Groups | None:
+    """The groups into which packers put sources; those of named sources are in the clock."""
+    if not isinstance(asked.group, Mapping) or isinstance(made.bounds, Bounds):
+        return None
+    return Groups.of(asked.group)
+
+
 def _by(stream: "RowStream", by: str | None) -> tuple[str, ...]:
     """The columns that name a source; of Kafka each partition is one."""
     if by is not None:
-        return (SOURCE,)
+        return (by,)
     return stream.order[:2] if stream.has_positions else ()
 
 
 def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Streamed:
-    """The stream with a copy of its source, and with its arrival, which is no payload."""
+    """The stream with its arrival, which is no payload; columns that it lacks are rejected."""
     from pyspark.sql import functions as F  # noqa: N812
 
     schema = stream.schema
@@ -204,9 +215,14 @@ def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Stre
                 f"{schema.payload.names}; check the name"
             )
             raise SchemaError(message)
-    more = {} if by is None else {SOURCE: F.col(quoted(by)).cast("string")}
+    if by is not None and (by == arrival or not can_name(schema.payload.field(by).type)):
+        message = (
+            f"{WHERE}: source: column '{by}' cannot name sources: it is the arrival, or its "
+            "type is not plain; give a column of text, numbers or times"
+        )
+        raise SchemaError(message)
     if arrival is None:
-        return replace(stream, df=with_columns(stream.df, more)) if more else stream
+        return stream
     if stream.key is not None and arrival in stream.key.columns:
         message = f"{WHERE}: arrival='{arrival}' is a column of the key; it names no event"
         raise UsageError(message)
@@ -225,8 +241,7 @@ def _with_columns(stream: Streamed, by: str | None, arrival: str | None) -> Stre
             UserWarning,
             stacklevel=4,
         )
-    more[ARRIVAL] = F.col(quoted(arrival)).cast("timestamp")
-    df = with_columns(stream.df, more)
+    df = with_columns(stream.df, {ARRIVAL: F.col(quoted(arrival)).cast("timestamp")})
     df = df.select(*(quoted(name) for name in df.columns if name != arrival))
     payload = schema.payload.remove(schema.payload.get_field_index(arrival))
     return replace(stream, df=df, schema=replace(schema, payload=payload))

@@ -26,7 +26,7 @@ from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE, TIME, Beating, Tally, with_codes
+from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally, trigger_time
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     NOTE,
@@ -130,11 +130,7 @@ def _timed(df: "DataFrame", stream: RowStream) -> "DataFrame":
 
     Spark takes it once for a trigger, after all sources were polled, and records it.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if not stream.needs_time:
-        return df
-    return with_columns(df, {TIME: F.current_timestamp()})
+    return with_columns(df, {TIME: trigger_time()}) if stream.needs_time else df
 
 
 def _unused(df: "DataFrame") -> str:
@@ -223,7 +219,7 @@ def pack_table(
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     require_none(refused, strict=spec.strict)
-    places = with_codes(table.select([*spec.order, *_beat_columns(table)]))
+    places = table.select([*spec.order, *_beat_columns(table)])
     if len(decoded.refused):
         places = take(places, decoded.rows)
     parcels: list[Parcel] = []
@@ -236,7 +232,7 @@ def pack_table(
         where = places if mine is None else take(places, mine)
         if tally is not None:
             tally.add(name, batch, where)
-        where = where.select([*spec.order, *(n for n in where.column_names if n == SOURCE)])
+        where = where.select(list(spec.order))
         base = _base(spec, name, partition, part)
         parcels += pieces(base, batch, where, spec.lanes, spec.routing)
         counts[name] = len(batch)
@@ -248,7 +244,7 @@ def pack_table(
 
 
 def _beat_columns(table: pa.Table) -> list[str]:
-    return [name for name in (SOURCE, ARRIVAL, TIME) if name in table.column_names]
+    return [name for name in (ARRIVAL, TIME) if name in table.column_names]
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -312,7 +308,7 @@ def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]
 
 
 def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
-    for name in (SOURCE, ARRIVAL, TIME):
+    for name in (ARRIVAL, TIME):
         row.pop(name, None)
     order = [row.pop(name) for name in spec.order]
     number = order.pop() if order and isinstance(order[-1], int) else None

@@ -60,12 +60,12 @@ def lane_clocks(
 
     `frames` are the replicas of DataFrames, which the clock of inboxes does not serve.
     """
-    shared: dict[tuple[int, tuple[str, ...], str], list[tuple[str | None, Beating]]] = {}
+    shared: dict[tuple[int, tuple[str, ...]], list[tuple[str | None, Beating]]] = {}
     words = {} if stream is None else dict(stream.heartbeat_words)
     beating = () if stream is None else stream.beating
     _require_own_sources(beating)
     for name, how in beating:
-        shared.setdefault((id(how.clock), how.by, how.named), []).append((name, how))
+        shared.setdefault((id(how.clock), how.by), []).append((name, how))
     found = [
         LaneClock(
             some[0][1].clock_in_lanes,
@@ -74,8 +74,9 @@ def lane_clocks(
             is_timed=any(how.needs_time for _, how in some),
             has_arrival=any(how.has_arrival for _, how in some),
             words=words[some[0][0] or EVERY_REPLICA],
+            groups=some[0][1].groups,
         )
-        for (_, by, _), some in shared.items()
+        for (_, by), some in shared.items()
     ]
     if beat is not None:
         found.append(
@@ -86,6 +87,7 @@ def lane_clocks(
                 words=beat.words,
                 by_looks=True,
                 but=frames,
+                groups=beat.how.groups,
             )
         )
     return tuple(found)

@@ -25,7 +25,7 @@ from anabranch.sources.jsontypes import is_same_but_for_fractions
 from anabranch.spark.columns import canonical_schema, spark_schema
 from anabranch.spark.frames import with_columns
 from anabranch.spark.lane.heartbeats import LaneClock
-from anabranch.spark.pack.beats import ARRIVAL, SOURCE
+from anabranch.spark.pack.beats import ARRIVAL
 from anabranch.spark.pack.files import Files, FilesSpec, pack_control, pack_files, timed
 from anabranch.spark.pack.heartbeats import Heartbeat
 from anabranch.spark.pack.parcels import PARCELS
@@ -124,11 +124,9 @@ class Copies:
         """Which of these replicas Spark's sources are of."""
         frames = () if self.stream is None else tuple(name for name, _ in self.stream.copies)
         beating = {} if self.stream is None else dict(self.stream.beating)
-        kafka = [
-            name
-            for name in frames or replicas
-            if (how := beating.get(name, beating.get(None))) and how.by and how.by != (SOURCE,)
-        ]
+        found = {name: beating.get(name, beating.get(None)) for name in frames or replicas}
+        by = {name: how.by for name, how in found.items() if how and how.by}
+        kafka = [name for name, columns in by.items() if {*columns} <= {*self.order}]
         return Readers(frames, replicas, kafka)
 
     @property
@@ -290,7 +288,7 @@ class Copies:
             apart = [f for f in found if f.name in plain.apart]
         columns = pa.schema([*apart, *self.schema.payload])
         how = None if self.beat is None else self.beat.how
-        return Files(str(one.path), columns, self.loose, plain, how, one.source)
+        return Files(str(one.path), columns, self.loose, plain, how)
 
 
 @dataclass(frozen=True)
@@ -387,16 +385,18 @@ def _clocked(joined: Stream, streams: Sequence[tuple[str | None, Stream]]) -> St
 
 
 def _alike(streams: dict[str, Stream]) -> dict[str, Stream]:
-    """The streams with the same columns: those without a source or arrival get null ones."""
+    """The streams with the same columns: those without an arrival get a null one."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    kinds = {SOURCE: "string", ARRIVAL: "timestamp"}
-    there = {n: k for n, k in kinds.items() if any(n in s.df.columns for s in streams.values())}
-    made = {}
-    for name, one in streams.items():
-        lacks = {n: F.lit(None).cast(k) for n, k in there.items() if n not in one.df.columns}
-        made[name] = replace(one, df=with_columns(one.df, lacks)) if lacks else one
-    return made
+    if not any(ARRIVAL in one.df.columns for one in streams.values()):
+        return streams
+    nothing = {ARRIVAL: F.lit(None).cast("timestamp")}
+    return {
+        name: one
+        if ARRIVAL in one.df.columns
+        else replace(one, df=with_columns(one.df, nothing))
+        for name, one in streams.items()
+    }
 
 
 def _named(stream: Stream, name: str) -> "DataFrame":
