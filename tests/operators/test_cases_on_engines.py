@@ -30,7 +30,6 @@ ALONE = [
     if one.values[0] not in OTHER_COLUMNS
 ]
 
-SESSIONS = {"gap": 2, "by": "payload"}
 NO_PICTURES = {
     "MergeOfOperator": "the pictures of merge are its own: it is a merge of validated replicas",
     "WindowsOperator": "its rows are no elements: `windows.predict` draws them, and judges it",
@@ -77,7 +76,11 @@ def test_every_operator_of_the_contract_laws_has_pictures():
 @pytest.mark.spark
 @pytest.mark.parametrize("operator", sorted(OTHER_COLUMNS))
 def test_an_operator_with_other_columns_is_no_query_by_itself(spark_engine, operator):
-    own = {"aggregate": {}, "session": SESSIONS, "sessions": SESSIONS}
+    own = {
+        "aggregate": {},
+        "session": {"gap": 2, "by": "payload"},
+        "sessions": {"gap": 2, "by": "x"},
+    }
     options = FILES[operator][1] | own.get(operator, {"size": 5})
     with pytest.raises(UsageError, match="is a step of a query"):
         spark_engine(operator, **options)

@@ -136,5 +136,5 @@ def test_sessions_that_are_not_possible_are_rejected_at_the_call(spark: SparkSes
     with pytest.raises(UsageError, match=r"sessions are those of user, .* lack user"):
         sessions.group_by("v").aggregate(n=ab.count())
     words = sessions.group_by("user").aggregate(n=ab.count()).explanation
-    assert "n = count(*) by user, in sessions by user with a gap of 1 minute" in words
+    assert "n = count(*) by user, window, in sessions by user with a gap of 1 minute" in words
     assert "remembers the rows of open sessions" in words
