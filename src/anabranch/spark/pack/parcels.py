@@ -98,7 +98,7 @@ class Parcel:
     the parcel, where a stage before this one did.  `least`: elements of the latest attachment
     come under this number, if not under a greater one.  `at` is the time of the trigger,
     `look` that up to which all files of inboxes were found, and `lines` are what clocks need of
-    the rows of a partition.
+    the rows of a partition; `latest` is the greatest time at which one of these starts or ends.
     """
 
     lane: int
@@ -118,11 +118,12 @@ class Parcel:
     at: int | None = None
     look: int | None = None
     lines: pa.Table | None = None
+    latest: int | None = None
 
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
-    "frontier", "least", "at", "look",
+    "frontier", "least", "at", "look", "latest",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"
