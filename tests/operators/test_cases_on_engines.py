@@ -34,6 +34,7 @@ FILES = {
     "deletes": ("deletes", {}),
     "union": ("union", {}),
     "aggregate": ("aggregate", {"payload": pa.schema({"x": pa.int64()})}),
+    "aggregate_emit": ("aggregate", {"payload": pa.schema({"x": pa.int64()})}),
     "panes": ("panes", {"payload": pa.schema({"x": pa.int64()})}),
     "distinct": ("distinct", {}),
     "difference": ("difference", {}),

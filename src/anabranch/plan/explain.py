@@ -7,6 +7,7 @@ from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.contract import Route
 from anabranch.operators.route import Routing
+from anabranch.plan.chatter import changes_per_row, holds_its_stable
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
 from anabranch.plan.stages import Placed, Stage, stages
@@ -65,10 +66,12 @@ def _step(
     panes = isinstance(node.operator, PaneAggregateOperator)
     remembers = _PANES if panes else _REMEMBERS.get(node.operator.name, "nothing")
     final = "starts" if node.final_at_start else "ends"
+    changes = changes_per_row(node)
     return [
         f"  {node.id}: {node.words} (reads {reads})",
         f"    remembers {remembers}",
         f"    events are final when the frontier has passed their {final}",
+        *([] if changes is None else [f"    changes per row: {changes}"]),
         f"    {in_words(promised)}",
     ]
 
@@ -98,6 +101,12 @@ def _warnings(last: Node, lanes: int) -> list[str]:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "
                 "group_by(...) columns, or use lanes=1"
+            )
+        if holds_its_stable(node):
+            lines.append(
+                f"warning: {node.id} holds its stable at the start of the first result that "
+                "may still change, so one long event holds back all that reads it; bound this "
+                "with cut_every=, such as cut_every='1 hour'"
             )
         if operator.name in ("inserts", "deletes"):
             lines.append(

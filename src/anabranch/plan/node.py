@@ -7,7 +7,7 @@ so that a query is its last node; a node that two others read is one stream, rea
 the frontier has passed its start.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -50,6 +50,8 @@ class Step:
     final_at_start: bool = False
     is_named: bool = False
     """Whether the user gave it its id; else it gets a number if another step has the id."""
+    is_apart: bool = False
+    """Whether it has a stage of its own, whatever it reads."""
 
     @property
     def schema(self) -> ElementSchema:
@@ -140,7 +142,7 @@ def with_names(last: Node) -> Node:
             can = several and one.renamed is not None
             return one.renamed(f"source_{count}") if can and one.renamed else one
         if not one.is_named:
-            one = replace(one, id=next(name for name in _names(one.id) if name not in taken))
+            one = replace(one, id=free_name(one.id, taken))
         taken.add(one.id)
         return one
 
@@ -159,6 +161,11 @@ def base_of(node: Node) -> tuple[Source | Step, tuple[Native, ...]]:
         chain.append(node)
         node = node.of
     return node, tuple(reversed(chain))
+
+
+def free_name(word: str, taken: Container[str]) -> str:
+    """The word, or the word with a number that is not taken."""
+    return next(name for name in _names(word) if name not in taken)
 
 
 def _names(word: str) -> Iterator[str]:

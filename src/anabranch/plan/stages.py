@@ -17,7 +17,7 @@ False
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.operators.contract import Port, Route, ports_of
+from anabranch.operators.contract import Port, Route, holds_stable, ports_of
 from anabranch.operators.pipeline import Edge
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.plan.node import Native, Node, Source, Step, base_of, nodes, reads_of
@@ -84,6 +84,24 @@ def stages(last: Source | Step) -> tuple[tuple[Stage, ...], Mapping[str, Routing
     return tuple(made), routings
 
 
+def lanes_differ(last: Source | Step) -> bool:
+    """Whether the lanes of the last stage may reach different frontiers.
+
+    A step may hold its stable for what is in its lane.  The next stage of all lanes has the
+    least of these; steps of the same stage do not.
+    """
+    cut, _ = stages(last)
+    differ: set[str] = set()
+    for stage in cut:
+        differ = set()
+        for one in stage.steps:
+            node = one.node
+            holds = isinstance(node, Step) and holds_stable(node.operator)
+            if holds or any(edge.of in differ for edge in one.edges):
+                differ.add(node.id)
+    return last.id in differ
+
+
 def source_routing(source: Source, every: Sequence[Node]) -> Routing:
     """The lane key of the steps above a source, if they agree on one that it may follow."""
     if not source.may_follow:
@@ -131,8 +149,9 @@ def _place(step: Step, cut: _Cut) -> None:
         if not isinstance(node, Native) and cut.stage[node.id] == number
     }
     share = _share(ports, here)
-    if here and share is None and not step.any_lane:
+    if here and (step.is_apart or (share is None and not step.any_lane)):
         number, here = number + 1, {}  # what is here lies in other lanes
+        share = None
     cut.stage[step.id] = number
     first = next(iter(ports.values()))
     for name, _ in step.reads:

@@ -2,7 +2,8 @@
 
 Elements are packed into parcels, cross as rows, are put into order by the lanes, and each lane
 runs its pipeline on a state that it saves after every trigger.  A restart is another worker: it
-has nothing but what was saved.
+has nothing but what was saved.  After an operator whose lanes may differ in their stables
+(`holds_stable`) comes a stage that passes all on with the least of them.
 """
 
 from collections import Counter
@@ -23,15 +24,17 @@ from anabranch.operators.contract import (
     NewSettings,
     Operator,
     PassOver,
+    holds_stable,
 )
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.state.reshape import Reshape
+from anabranch.operators.union_of import UnionOfOperator
 from anabranch.sources.channels import ELEMENTS, FINAL
 from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.redistribute import split, unite
 from anabranch.spark.lane.rows import LaneRow
-from anabranch.spark.lane.spec import LaneSpec
+from anabranch.spark.lane.spec import LaneSpec, staged
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.state_cache import WarmCopies
 from anabranch.spark.lane.trigger import make
@@ -99,6 +102,12 @@ class InLanes:
         order = Order(self.operator.schema)
         self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
         self.stores = [Parts() for _ in range(self.lanes)]
+        self.then: list[tuple[LaneSpec, list[Parts]]] = []
+        output = self.operator.output
+        if holds_stable(self.operator) and isinstance(output, ElementSchema):
+            passes = PipelineStep("output", UnionOfOperator(output))
+            self.spec, last = staged(self.spec, ((passes,), self.lanes))
+            self.then = [(last, [Parts() for _ in range(self.lanes)])]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -158,21 +167,23 @@ class InLanes:
 
     def _commit(self, parcels: Sequence[Parcel]) -> None:
         """One trigger of all lanes; violators are detached in the next, as a driver would."""
-        crossed = to_rows(parcels, self.lanes).to_pylist()
-        arrived = [from_row(row, self.spec.schema, None) for row in crossed]
         rows: list[LaneRow] = []
         records: list[LaneRecord] = []
-        for number, parts in enumerate(self.stores):
-            which = self.spec.lane_id(number)
-            lane = load(parts, which, self.warm) or self.spec.new_lane()
-            mine = [one for one in arrived if one.lane == number]
-            made = make(number, lane, mine, self.spec)
-            if self.trigger % self.check_every == 0:
-                for state in lane.states.values():
-                    state.check()
-            store(parts, which, lane, self.warm)
-            rows += made.rows
-            records.append(LaneRecord.from_json(made.record.to_json()))
+        for spec, stores in [(self.spec, self.stores), *self.then]:
+            crossed = to_rows(parcels, self.lanes).to_pylist()
+            arrived = [from_row(row, spec.schema, None) for row in crossed]
+            parcels = []
+            for number, parts in enumerate(stores):
+                lane = load(parts, spec.lane_id(number), self.warm) or spec.new_lane()
+                mine = [one for one in arrived if one.lane == number]
+                made = make(number, lane, mine, spec)
+                if self.trigger % self.check_every == 0:
+                    for state in lane.states.values():
+                        state.check()
+                store(parts, spec.lane_id(number), lane, self.warm)
+                rows += made.rows
+                parcels += made.parcels
+                records.append(LaneRecord.from_json(made.record.to_json()))
         require_one_frontier(records)
         self.output += self._shown(rows)
         self.totals.add(records, self.trigger)

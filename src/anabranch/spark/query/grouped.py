@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from anabranch.errors import SchemaError, UsageError
+from anabranch.model.emission import Emit
 from anabranch.offered import Offered
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
 from anabranch.operators.grid_windows import GridWindowOperator
-from anabranch.plan.node import Step
+from anabranch.plan.node import Native, Node, Step
 from anabranch.spark.query.fluent import WINDOW
+from anabranch.spark.query.native import Where
 from anabranch.spark.query.query import Query
 
 
@@ -25,6 +28,8 @@ class Grouped(Offered):
     def aggregate(
         self,
         *,
+        emit: "Literal['at_once', 'ordered', 'passed']" = "at_once",
+        cut_every: str | int | None = None,
         id: str | None = None,  # noqa: A002
         **functions: Aggregate,
     ) -> Query:
@@ -33,21 +38,34 @@ class Grouped(Offered):
         After `window(size, slide)` there is one result per group and window.
 
         Args:
+            emit: When an event is emitted. "at_once": as soon as it is known, which is the
+                least latency. "ordered": when its start is reached, without its end as long as
+                it goes on; input in order gives output in order. "passed": when time has
+                passed its end; input in order is never corrected. Time is the greatest start
+                that the group has seen, or the frontier.
+            cut_every: Cuts results at the multiples of a duration. With "passed" the output's
+                stable is held at the start of the first result that may still change; this
+                bounds by how much.
             id: The name of the step.
             **functions: The columns of the result, such as `n=ab.count()`.
         """
+        way = _emission(emit, cut_every, self.query)
         wanted = tuple(
             replace(_function(one, name), name=name) for name, one in functions.items()
         )
         node = self.query.node
         keys = self.keys
         words = f"{', '.join(f'{one.name} = {one}' for one in wanted)} by {_shown(keys)}"
+        words += way.words
         by_window = WINDOW in self.query.columns and node.final_at_start
         if by_window and WINDOW not in keys:
             keys = (*keys, WINDOW)
-        if by_window and isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted):
+        is_open = way.emit is Emit.ORDERED
+        if isinstance(node, Step) and (rule := _grid_of(node)) and fits(wanted) and not is_open:
             # The rows before the windows: they are added up by panes, and not copied.
-            panes = PaneAggregateOperator(rule.schema, keys, wanted, windows=rule.windows)
+            panes = PaneAggregateOperator(
+                rule.schema, keys, wanted, windows=rule.windows, emit=way.emit
+            )
             step = Step(
                 id or "aggregate",
                 panes,
@@ -58,7 +76,13 @@ class Grouped(Offered):
             )
             return replace(self.query, node=step)
         operator = AggregateOperator(
-            self.query._plain, keys, wanted, final_at_start=node.final_at_start
+            self.query._plain,
+            keys,
+            wanted,
+            final_at_start=node.final_at_start,
+            emit=way.emit,
+            cut_every=way.cut_every,
+            by_window=by_window and _behind_grid(node),
         )
         return self.query._step(
             "aggregate", operator, words, id=id, final_at_start=by_window or None
@@ -93,6 +117,44 @@ class Grouped(Offered):
         operator = TopKOperator(self.query._plain, self.keys, k, order)
         words = f"first {k} by {', '.join(names)} of {_shown(self.keys)}"
         return self.query._step("top_k", operator, words, id=id)
+
+
+@dataclass(frozen=True)
+class _Emission:
+    """When results are emitted, and how that is recorded."""
+
+    emit: Emit
+    cut_every: int | None
+    words: str
+
+
+def _emission(emit: object, cut_every: str | int | None, query: Query) -> _Emission:
+    """The options of `aggregate`; UsageError if they are wrong, or do not go with windows."""
+    way = Emit.of(emit, where="aggregate")
+    words = "" if way is Emit.AT_ONCE else f", emit {way.value}"
+    if cut_every is None:
+        return _Emission(way, None, words)
+    if isinstance(cut_every, Aggregate):
+        message = (
+            f"aggregate: cut_every={cut_every} is no duration; a column of the result cannot "
+            "be called cut_every"
+        )
+        raise UsageError(message)
+    if WINDOW in query.columns and _behind_grid(query.node):
+        message = (
+            f"aggregate: cut_every={cut_every!r} would cut windows into pieces; leave it out: "
+            "the output waits for nothing but the ends of windows"
+        )
+        raise UsageError(message)
+    every = query._units(cut_every, "aggregate: cut_every")
+    return _Emission(way, every, f"{words}, cut every {query._span(every)}")
+
+
+def _behind_grid(node: Node) -> bool:
+    """Whether the events of a node are windows of one grid as they were made."""
+    while isinstance(node, Native) and isinstance(node.change, Where):
+        node = node.of
+    return isinstance(node, Step) and _grid_of(node) is not None
 
 
 def _grid_of(node: Step) -> GridWindowOperator | None:

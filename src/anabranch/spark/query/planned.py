@@ -25,12 +25,14 @@ from anabranch.plan.node import (
     Node,
     Source,
     Step,
+    free_name,
+    nodes,
     require_unique,
     rewritten,
     sources,
     with_names,
 )
-from anabranch.plan.stages import Placed, Send, Stage, stages
+from anabranch.plan.stages import Placed, Send, Stage, lanes_differ, stages
 from anabranch.sources.channels import FINAL, LATE
 from anabranch.spark.lane.native import Boundary, NativeStream
 from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, NextStage, Sending, follow
@@ -70,6 +72,8 @@ class Planned:
         """The query that ends with this node."""
         last = with_names(_passed_on(node) if isinstance(node, Native) else node)
         assert not isinstance(last, Native), f"{last.id} is not in lanes"
+        if isinstance(last, Step) and lanes_differ(last):
+            last = _brought_together(last)
         require_unique(last)
         entries = tuple((one.id, one.entry) for one in sources(last))
         _require_together(entries)
@@ -369,6 +373,24 @@ def _passed_on(last: Native) -> Step:
     """A last step in lanes for a query that ends with a change of Spark's."""
     operator = UnionOfOperator(replace(last.schema, has_seq=False, has_replica=False))
     return Step("output", operator, (("input", last),), "output", last.final_at_start)
+
+
+def _brought_together(last: Step) -> Step:
+    """A step after a last one whose lanes may differ in their frontiers: it has the least.
+
+    It keeps the columns that decide the lane, so that rows of one key stay in one.
+    """
+    operator, schema = last.operator, replace(last.schema, has_seq=False, has_replica=False)
+    by = operator.route is Route.KEY and set(operator.route_columns) <= set(
+        schema.payload.names
+    )
+    columns = tuple(operator.route_columns) if by else ()
+    route = Route.KEY if by else Route.IDENTITY
+    passes = UnionOfOperator(schema, route=route, route_columns=columns)
+    name = free_name("output", {one.id for one in nodes(last)})
+    reads = (("input", last),)
+    words = "output, final as far as all lanes"
+    return Step(name, passes, reads, words, last.final_at_start, is_apart=True)
 
 
 def _entered(node: Node, entries: Mapping[str, Merged]) -> Node:
