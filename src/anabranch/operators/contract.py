@@ -461,23 +461,6 @@ class KnowsEnds(Protocol):
 
 
 @runtime_checkable
-class HoldsStable(Protocol):
-    """An operator whose stable may depend on the data of a lane, so that lanes differ.
-
-    The stable of several lanes is their least one: a stage after them finds it.
-    """
-
-    @property
-    def holds_stable(self) -> bool:
-        """Whether it does, with its settings."""
-
-
-def holds_stable(operator: "Operator") -> bool:
-    """Whether lanes of an operator may have different frontiers."""
-    return isinstance(operator, HoldsStable) and operator.holds_stable
-
-
-@runtime_checkable
 class Redistributes(Protocol):
     """An operator whose states can be laid out for another number of lanes.
 

@@ -7,7 +7,7 @@ holds it to known values.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,3 +101,20 @@ def _mix(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
+
+
+@runtime_checkable
+class HoldsStable(Protocol):
+    """An operator whose stable may depend on the data of a lane, so that lanes differ.
+
+    The stable of several lanes is their least one: a stage after them finds it.
+    """
+
+    @property
+    def holds_stable(self) -> bool:
+        """Whether it does, with its settings."""
+
+
+def holds_stable(operator: Operator) -> bool:
+    """Whether lanes of an operator may have different frontiers."""
+    return isinstance(operator, HoldsStable) and operator.holds_stable

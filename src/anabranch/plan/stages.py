@@ -17,9 +17,9 @@ False
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.operators.contract import Port, Route, holds_stable, ports_of
+from anabranch.operators.contract import Port, Route, ports_of
 from anabranch.operators.pipeline import Edge
-from anabranch.operators.route import BY_IDENTITY, Routing
+from anabranch.operators.route import BY_IDENTITY, Routing, holds_stable
 from anabranch.plan.node import Native, Node, Source, Step, base_of, nodes, reads_of
 
 Placement = Routing | None

@@ -24,9 +24,9 @@ from anabranch.operators.contract import (
     NewSettings,
     Operator,
     PassOver,
-    holds_stable,
 )
 from anabranch.operators.pipeline import PipelineStep
+from anabranch.operators.route import holds_stable
 from anabranch.operators.state.reshape import Reshape
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.sources.channels import ELEMENTS, FINAL
