@@ -19,11 +19,11 @@ from anabranch.cli.account import (
 from anabranch.spark.progress import (
     BUCKETS,
     LaneRecord,
-    OperatorRecord,
     ReplicaCounts,
     Totals,
     show,
 )
+from anabranch.spark.step_record import OperatorRecord
 from anabranch.spark.warner import Warner
 
 

@@ -16,12 +16,12 @@ from anabranch.spark.lane_share import LaneShare
 from anabranch.spark.progress import (
     BUCKETS,
     LaneRecord,
-    OperatorRecord,
     ReplicaCounts,
     ReplicaRecord,
     Totals,
     TriggerRecord,
 )
+from anabranch.spark.step_record import OperatorRecord, StepRecord
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "progress.md"
 TIMES = st.one_of(st.none(), st.just("forever"), st.integers(-(2**62), 2**62))
@@ -42,7 +42,14 @@ RECORDS = st.builds(
     output=st.dictionaries(st.sampled_from(["elements", "late"]), COUNTS),
     operators=st.dictionaries(
         st.sampled_from(["merge", "normalise"]),
-        st.builds(OperatorRecord, operator=st.text(max_size=3), frontier=TIMES, live=COUNTS),
+        st.builds(
+            OperatorRecord,
+            operator=st.text(max_size=3),
+            frontier=TIMES,
+            live=COUNTS,
+            taken=COUNTS,
+            made=COUNTS,
+        ),
     ),
     frontier=TIMES,
     live=COUNTS,
@@ -115,6 +122,9 @@ def names(*records: type) -> set[str]:
 
 def test_every_field_is_documented_and_no_other() -> None:
     of_spark = {"run", "timestamp", "duration_ms"}
-    assert documented("A trigger") == names(TriggerRecord, ReplicaRecord, LaneShare) | of_spark
+    assert (
+        documented("A trigger")
+        == names(TriggerRecord, ReplicaRecord, LaneShare, StepRecord) | of_spark
+    )
     assert documented("Clocks") == names(ClockRecord)
     assert documented("A lane") == names(LaneRecord)

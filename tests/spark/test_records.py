@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import UsageError
-from anabranch.spark.progress import LaneRecord, OperatorRecord, ReplicaCounts, Totals
+from anabranch.spark.progress import LaneRecord, ReplicaCounts, Totals
+from anabranch.spark.step_record import OperatorRecord
 from anabranch.spark.write.records import (
     Retention,
     read_totals,

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from anabranch.batch.schema import TimeType
 from anabranch.cli.sheet import Line, Sheet
-from anabranch.spark.progress import BUCKETS, ReplicaTotals, Shown, Totals, show, troubles
+from anabranch.spark.progress import BUCKETS, ReplicaTotals, Totals, show, troubles
+from anabranch.spark.step_record import Shown
 
 FILE_WIDTH = 120
 """Characters in a line where there is no terminal to ask."""

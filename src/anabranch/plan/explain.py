@@ -12,7 +12,9 @@ from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
 from anabranch.operators.session import SessionOperator
+from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.node import Node, Source, Step, nodes
+from anabranch.plan.node import sources as entries_of
 from anabranch.plan.properties import in_words, properties
 from anabranch.plan.replicas import explain_merge, warnings_of
 from anabranch.plan.stages import Placed, Stage, stages
@@ -36,20 +38,31 @@ _PANES: Final = "a sum per key and pane, until the frontier has passed its windo
 
 
 def explain(
-    last: Source | Step, lanes: int, entries: Mapping[str, str], endless: Sequence[str] = ()
+    last: Source | Step,
+    lanes: int,
+    entries: Mapping[str, str],
+    endless: Sequence[str] = (),
+    *,
+    waits: Mapping[str, Label] | None = None,
 ) -> str:
     """The description; `entries` are those of the sources, by their ids.
 
-    `endless` are the sources without stables, which make nothing final.
+    `endless` are the sources without stables, which make nothing final.  `waits` are the labels
+    of the steps; unless given, a step waits for the sources below it.
     """
     cut, routings = stages(last)
     promised = properties(last, lanes)
+    waits = labels(last, Waiting.OPERATOR) if waits is None else waits
+    several = len(entries_of(last)) > 1
     lines: list[str] = []
     for number, stage in enumerate(cut):
         lines.append(f"stage {number}: {lanes} lane{'' if lanes == 1 else 's'}")
         for one in stage.steps:
             known = promised[one.node.id]
-            lines += _step(one, routings, known, more=explain_merge(one.node, promised))
+            more = explain_merge(one.node, promised)
+            if several and isinstance(one.node, Step):
+                more.append(f"frontier {in_short(waits[one.node.id])}")
+            lines += _step(one, routings, known, more=more)
         lines += _sends(stage)
     if cut[-1].holds_stables and lanes > 1:
         lines.append(f"stage {len(cut)}: 1 lane, which emits the least stable of all lanes")

@@ -62,6 +62,8 @@ class Step:
     """Whether the user gave it its id; else it gets a number if another step has the id."""
     why: str = ""
     """Why it is there, if the user did not ask for it."""
+    selectivity: float | None = None
+    """Elements out per element in, on average, as the user declared it."""
 
     @property
     def schema(self) -> ElementSchema:
@@ -98,6 +100,7 @@ class Native:
     in_windows: bool = False
     is_named: bool = False
     one_to_one: bool = False
+    selectivity: float | None = None
 
 
 Node: TypeAlias = Source | Step | Native

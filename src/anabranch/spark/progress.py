@@ -18,7 +18,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS
 from anabranch.batch.schema import TimeType
@@ -26,6 +26,13 @@ from anabranch.batch.times import show_time
 from anabranch.errors import StateError
 from anabranch.spark.clock_record import ClockRecord
 from anabranch.spark.lane_share import LaneShare, shares
+from anabranch.spark.step_record import (
+    OperatorRecord,
+    Shown,
+    StepRecord,
+    place,
+    step_records,
+)
 
 VERSION: Final = 1
 """The version of lane records, trigger records and totals."""
@@ -35,9 +42,6 @@ BUCKETS: Final = ("emitted", "absorbed", "corrected", "late", "violation", "pend
 COUNTS: Final = ("rows", *BUCKETS, "duplicates", "lacks", "alone")
 """What is counted of a replica: rows read, rows by bucket, and of copies with gaps how many
 events of the output it lacks and how many it alone has."""
-
-Shown: TypeAlias = str | int | None
-"""A time in a record: a number of units, `forever`, or None where there is none yet."""
 
 
 def shown(units: int) -> Shown:
@@ -82,16 +86,6 @@ class ReplicaCounts:
     def counts(self) -> dict[str, int]:
         """Rows read, then rows by bucket."""
         return {name: getattr(self, name) for name in ("rows", *BUCKETS)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorRecord:
-    """One operator in one lane, after the trigger."""
-
-    operator: str
-    frontier: Shown
-    live: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +211,7 @@ class TriggerRecord:
     violators: list[str]
     frame_bytes: int = 0
     lanes: list[LaneShare] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
     clock: ClockRecord | None = None
     version: int = VERSION
 
@@ -252,6 +247,7 @@ class TriggerRecord:
             violators=sorted({name for record in records for name in record.violators}),
             frame_bytes=sum(record.frame_bytes for record in records),
             lanes=shares(records),
+            steps=step_records(records),
             clock=next((one.clock for one in records if one.clock), None),
         )
 
@@ -266,11 +262,6 @@ def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for one in counts:
         sums.update(one)
     return dict(sums)
-
-
-def place(time: Shown) -> float:
-    """Sorts times of records: none yet, then numbers, then forever."""
-    return float("-inf") if time is None else float("inf") if isinstance(time, str) else time
 
 
 def lag(frontier: Shown, leaders: Shown) -> Shown:
@@ -440,7 +431,8 @@ class Totals:
         if last is not None:
             inside = {name: ReplicaRecord(**one) for name, one in last["replicas"].items()}
             lanes = [LaneShare(**one) for one in last.get("lanes", ())]
-            last |= {"replicas": inside, "lanes": lanes}
+            steps = [StepRecord(**one) for one in last.get("steps", ())]
+            last |= {"replicas": inside, "lanes": lanes, "steps": steps}
             last = TriggerRecord(**last | {"clock": ClockRecord.read(last["clock"])})
         fields["clock"] = ClockRecord.read(fields["clock"])
         replicas = {n: ReplicaTotals(**one) for n, one in fields.pop("replicas").items()}

@@ -5,17 +5,27 @@ lane alone: the sum over all lanes counts every row once.  An element that was h
 (`pending`) and is decided now moves from that bucket to its final one.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from anabranch.batch.batch import STABLE
-from anabranch.operators.contract import Bucket, InputStatus, Reason, StepResult
+from anabranch.operators.contract import (
+    Bucket,
+    Inputs,
+    InputStatus,
+    Reason,
+    State,
+    StepResult,
+)
+from anabranch.operators.pipeline import PipelineStep
 from anabranch.sources.channels import ELEMENTS, FINAL, LATE, VIOLATIONS
 from anabranch.spark.lane.receive import Received
 from anabranch.spark.pack.parcels import Facts
-from anabranch.spark.progress import COUNTS, ReplicaCounts, shown
+from anabranch.spark.progress import COUNTS, ReplicaCounts, shown, shown_facts
+from anabranch.spark.step_record import Described, OperatorRecord
 
 _COUNTED: Final = ("added_adjusts", "added_inserts", "conflicts", "missing")
 """What a step counts by itself."""
@@ -33,6 +43,8 @@ class Account:
         self._counting = counting
         self._rows: dict[str, dict[str, int]] = {}
         self._violators: dict[str, None] = {}
+        self._taken: Counter[str] = Counter()
+        self._made: Counter[str] = Counter()
         self.frame_bytes = 0
         self.output = dict.fromkeys((ELEMENTS, FINAL, LATE, VIOLATIONS, *_COUNTED), 0)
 
@@ -79,6 +91,38 @@ class Account:
             made |= {one: getattr(result, one) for one in _COUNTED}
         for name, count in made.items():
             self.output[name] += count
+
+    def add_flow(self, step: str, inputs: Inputs, result: StepResult) -> None:
+        """What one step of any operator read and emitted: inserts and adjusts."""
+        self._taken[step] += sum(int(one.batch.is_data.sum()) for one in inputs.arrivals)
+        self._made[step] += int(result.output.is_data.sum())
+
+    def operator(
+        self, step: PipelineStep, state: State, described: Mapping[str, Described]
+    ) -> OperatorRecord:
+        """One operator after the trigger; what all lanes know of it, one of them adds.
+
+        `described` are the steps of a plan; others only observe.
+        """
+        more: dict[str, Any] = {}
+        if self._counting:
+            known = described.get(step.id, Described())
+            more = {
+                "reads": known.reads,
+                "label": known.label,
+                "withholds": bool(getattr(step.operator, "holds_stables", False)),
+                "inputs": [o.name for o in state.inputs if o.frontier == state.frontier],
+            }
+        return OperatorRecord(
+            operator=step.operator.name,
+            frontier=shown(state.frontier),
+            live=state.live,
+            facts=shown_facts(state.facts),
+            taken=self._taken[step.id],
+            made=self._made[step.id],
+            observes=step.observes or bool(described and step.id not in described),
+            **more,
+        )
 
     def add_left(self, replica: str, count: int) -> None:
         """Elements of a replica that came after it left."""

@@ -16,6 +16,7 @@ from anabranch.spark.lane.rows import LaneRow
 from anabranch.spark.lane.state import Lane, LaneId
 from anabranch.spark.lane.state_cache import is_switched_on
 from anabranch.spark.pack.spill import Depot
+from anabranch.spark.step_record import Described
 
 STABLES: Final = "stables"
 """The step that emits the stables of a stage whose lanes reach different frontiers."""
@@ -92,7 +93,7 @@ class LaneSpec:
     `exported` is the folder with the states that lanes begin with, if they do not begin with
     nothing; the run has taken `first_trigger` triggers by then.  `clocks` infer the stables of
     inputs that have none; `notes` is the name under which lanes leave a note of when these are
-    due, for a source of ticks.
+    due, for a source of ticks.  `described` are the steps of the plan, for progress records.
     """
 
     run: str
@@ -116,6 +117,7 @@ class LaneSpec:
     first_trigger: int = 0
     clocks: tuple[LaneClock, ...] = ()
     notes: str | None = None
+    described: Mapping[str, Described] = field(default_factory=dict)
 
     @property
     def source(self) -> str:

@@ -59,12 +59,7 @@ from anabranch.spark.pack.parcels import (
     pieces,
 )
 from anabranch.spark.pack.positions import Span
-from anabranch.spark.progress import (
-    LaneRecord,
-    OperatorRecord,
-    shown,
-    shown_facts,
-)
+from anabranch.spark.progress import LaneRecord, shown
 
 LEFT = "its replica was detached; it returns with a greater attachment number"
 
@@ -289,6 +284,7 @@ def _step(
         takes_inputs = spec.before is None and one.id in given
         result = made if counted or not takes_inputs else replace(made, buckets=(), reasons=())
         results[one.id] = result
+        now.account.add_flow(one.id, inputs, result)
         if takes_inputs:
             mine = taken.get(one.id, ())
             now.account.add(mine, result, now.lane.states[one.id].inputs)
@@ -451,7 +447,7 @@ def _stop(item: Received, where: Ints, reasons: Codes) -> ViolationError:
 def _record(now: _Trigger) -> LaneRecord:
     states = [(one, now.lane.states[one.id]) for one in now.spec.pipeline]
     is_first = now.spec.before is None
-    attached = now.attached if is_first else ()
+    attached, described = now.attached if is_first else (), now.spec.described
     live = sum(one.live for one in now.entries) if is_first else states[0][1].live
     return LaneRecord(
         lane=now.number,
@@ -460,13 +456,7 @@ def _record(now: _Trigger) -> LaneRecord:
         replicas=now.account.replicas(attached),
         output=now.account.output,
         operators={
-            one.id: OperatorRecord(
-                operator=one.operator.name,
-                frontier=shown(state.frontier),
-                live=state.live,
-                facts=shown_facts(state.facts),
-            )
-            for one, state in states
+            one.id: now.account.operator(one, state, described) for one, state in states
         },
         frontier=shown(now.last.frontier),
         live=live,

@@ -14,7 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from anabranch.spark.progress import ReplicaTotals, Totals, place
+from anabranch.spark.progress import ReplicaTotals, Totals
+from anabranch.spark.step_record import place
 
 WAIT_WALL: Final = 300.0
 """Seconds that a copy may hold the output back, unless another number is asked for."""

@@ -20,11 +20,15 @@ from anabranch.operators.contract import Route
 from anabranch.operators.pipeline import with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union_of import UnionOfOperator
+from anabranch.plan.labels import Waiting, labels
 from anabranch.plan.node import (
     Native,
     Node,
     Source,
     Step,
+    base_of,
+    nodes,
+    reads_of,
     require_unique,
     rewritten,
     sources,
@@ -46,6 +50,7 @@ from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
 from anabranch.spark.query.run_record import Run
 from anabranch.spark.query.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES
+from anabranch.spark.step_record import Described
 from anabranch.spark.write.quarantine import keeper_of
 from anabranch.spark.write.views import Views
 
@@ -253,7 +258,7 @@ class Planned:
     def stages(self, *, final: bool = False, **more: Any) -> tuple[LaneSpec, ...]:
         """The lanes of each stage, and `more` that they must know."""
         cut, _ = self._cut
-        first = replace(self._first(cut[0]), **more)
+        first = replace(self._first(cut[0]), described=self._described, **more)
         specs = laid_out(cut, first)
         if final:
             last = specs[-1]
@@ -263,6 +268,23 @@ class Planned:
         if cut[-1].holds_stables and self.lanes > 1:
             specs += with_stables(specs.pop(), UnionOfOperator(self.schema))
         return tuple(specs)
+
+    @property
+    def _described(self) -> Mapping[str, Described]:
+        """What each step reads, and the sources that it waits for."""
+        waits = labels(self.last, self.waiting)
+        return {
+            one.id: Described(
+                tuple(base_of(read)[0].id for read in reads_of(one)), waits[one.id].sources
+            )
+            for one in nodes(self.last)
+            if not isinstance(one, Native)
+        }
+
+    @property
+    def waiting(self) -> Waiting:
+        """Which sources the steps wait for."""
+        return Waiting.OPERATOR
 
     def _first(self, stage: Stage) -> LaneSpec:
         """The first stage: the entries of all sources, and the steps beside them."""

@@ -9,8 +9,9 @@ Each method returns another one.  Columns, keys, types and durations are validat
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import to_seconds
 from anabranch.errors import UsageError
 from anabranch.plan.explain import explain, has_state
-from anabranch.plan.node import Node
+from anabranch.plan.labels import labels
+from anabranch.plan.node import Node, Source
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
 from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
@@ -65,6 +67,23 @@ class Query(Fluent):
         """The payload columns of the output."""
         return list(self.schema.payload.names)
 
+    def selectivity(self, rows: float) -> "Query":
+        """Declare how many rows the last step emits per row that it reads, on average.
+
+        With a consistency that waits, a step that multiplies rows does not run ahead of those
+        that need other sources as well: its result would be remembered until then.
+
+        Args:
+            rows: 0 or greater; 4 for a join that finds four partners for each row.
+        """
+        if isinstance(self.node, Source) or rows < 0 or not isfinite(rows):
+            message = (
+                f"selectivity: got {rows} for {self.node.id}; it must be 0 or greater, and "
+                "belongs to a step: query.join(other, ...).selectivity(4)"
+            )
+            raise UsageError(message)
+        return Query(replace(self.node, selectivity=float(rows)))
+
     def elements(self) -> "DataFrame":
         """The output in the element format; sort by `seq` to read it in order."""
         return self.planned.view(ELEMENTS)
@@ -95,7 +114,8 @@ class Query(Fluent):
         """The steps with their stages, keys and what they remember."""
         planned = self.planned
         words = {name: entry.as_source for name, entry in planned.entries}
-        return explain(planned.last, planned.lanes, words, endless=planned.endless)
+        waits = labels(planned.last, planned.waiting)
+        return explain(planned.last, planned.lanes, words, planned.endless, waits=waits)
 
     def explain(self) -> None:
         """Print the explanation."""
