@@ -35,10 +35,11 @@ from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
-from anabranch.operators.contract import Operator, ports_of
+from anabranch.operators.contract import Operator, Port, ports_of
 from anabranch.operators.difference import DifferenceOperator
 from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
+from anabranch.operators.hold import HoldOperator, Release
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
 from anabranch.operators.join import HOWS, JoinOperator
 from anabranch.operators.key import Key
@@ -273,6 +274,9 @@ OPERATORS: dict[str, Entry] = {
         keys=("p",),
     ),
     "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
+    "hold": trusting(HoldOperator(SCHEMA)),
+    "hold of final events": trusting(HoldOperator(SCHEMA, release=Release.FINAL)),
+    "hold beside another": several(HoldOperator(PAIRS, beside=(Port(PAIRS),))),
     "inserts": trusting(InsertsOperator(SCHEMA)),
     "deletes": trusting(DeletesOperator(SCHEMA)),
     "distinct": several(DistinctOperator(PAIRS)),

@@ -34,6 +34,7 @@ from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.cleanse import after_cleanse
 from anabranch.operators.contract import INPUT, Port, Route
+from anabranch.operators.hold_state import FinalState, HoldState, OrderedState
 
 
 class Release(Enum):
@@ -143,3 +144,15 @@ class HoldOperator:
         """Ordered, unless a wait is over first."""
         waits = not self.is_paced
         return after_align(inputs[0], release=self.release, waits=waits)
+
+    def empty(self) -> HoldState:
+        """Nothing has happened."""
+        return self._state(self)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> HoldState:
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return self._state.restored(parts, self)
+
+    @property
+    def _state(self) -> type[HoldState]:
+        return FinalState if self.release is Release.FINAL else OrderedState

@@ -52,9 +52,9 @@ class Pace:
             return
         if has_grown:
             self.known.append((one.time, self.greatest))
-        over = [start for time, start in self.known if time <= one.time - self.wait_wall]
-        self.limit = max([self.limit, *over])
-        self.known = self.known[len(over) :]
+        until = one.time - self.wait_wall
+        self.limit = max([self.limit, *(start for time, start in self.known if time <= until)])
+        self.known = [pair for pair in self.known if pair[0] > until]
 
     @property
     def due(self) -> int | None:

@@ -23,6 +23,7 @@ from anabranch.operators.contract import (
     NewSettings,
     Operator,
     PassOver,
+    Reached,
 )
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.state.reshape import Reshape
@@ -40,6 +41,7 @@ from anabranch.spark.pack.parcels import (
     ATTACH,
     CHANGE,
     DETACH,
+    NOTE,
     PASS,
     Facts,
     Parcel,
@@ -118,6 +120,8 @@ class InLanes:
         self.expelled.discard(entry.input)
         kind = PASS if isinstance(entry, PassOver) else DETACH
         one = Parcel(0, entry.input, log=self.trigger, entry=kind)
+        if isinstance(entry, Reached):
+            one = replace(one, entry=NOTE, greatest=entry.start, at=entry.time)
         if isinstance(entry, NewSettings):
             one = replace(one, entry=CHANGE, settings=entry.settings)
         if isinstance(entry, Attach):

@@ -72,6 +72,7 @@ from anabranch.testing.trusting import (
     union_of,
     union_of_reference,
 )
+from anabranch.testing.waiting import hold_of, hold_reference
 
 Options = Mapping[str, Any]
 Unary: TypeAlias = Normalise | Cleanse | Align | ReportFinal | NewLifetimes | ReplacedBy
@@ -259,6 +260,7 @@ OPERATORS: Final[Mapping[str, Entry]] = {
     "normalise": _unary(NormaliseOperator, Normalise),
     "cleanse": _unary(CleanseOperator, Cleanse),
     "align": _unary(AlignOperator, Align),
+    "hold": Entry(hold_of, hold_reference, has_members=False),
     "final": _unary(
         ReportFinalOperator,
         ReportFinal,

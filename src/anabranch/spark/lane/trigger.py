@@ -42,6 +42,7 @@ from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
 from anabranch.spark.lane.heartbeats import advance, record_of
 from anabranch.spark.lane.late import explained
+from anabranch.spark.lane.reach import Reach
 from anabranch.spark.lane.receive import Order, Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -82,6 +83,7 @@ class _Trigger:
     log: int = -1
     taken: int = 0
     clock: ClockRecord | None = None
+    reach: Reach = field(default_factory=Reach)
 
     @property
     def entries(self) -> list[State]:
@@ -139,7 +141,8 @@ def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
         given[name] = Inputs((Arrival(name, batch),))
         now.taken += int(batch.is_data.sum())
         now.output.setdefault(name, []).append(_data(batch))
-    _step(now, given, {})
+    now.reach = Reach.of(parcels, list(given))
+    _step(now, now.reach.given(now.spec.pipeline, now.lane.states, given), {})
     now.lane.steps += 1
 
 
@@ -176,8 +179,10 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         _control(now, NewSettings(one.settings or ""))
         lane.steps += 1
     others = [one for one in parcels if one.entry not in (CHANGE, BEAT, CLOCK)]
-    for each in rounds(others, order_of, known):
-        _round(now, each)
+    every = rounds(others, order_of, known)
+    now.reach = Reach.of_rows(parcels, spec.entry_steps)
+    for each in every:
+        _round(now, each, is_last=each is every[-1])
     _beat(now, [one for one in parcels if one.entry in (BEAT, CLOCK)])
     refused: list[Refused] = []
     for parcel in parcels:
@@ -214,7 +219,7 @@ def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         lane.steps += 1
 
 
-def _round(now: _Trigger, one: Round) -> None:
+def _round(now: _Trigger, one: Round, *, is_last: bool) -> None:
     lane = now.lane
     for name, attachment, guarantee in one.attached:
         if attachment > lane.gone.get(name, 0):
@@ -239,7 +244,10 @@ def _round(now: _Trigger, one: Round) -> None:
     mine: dict[str, list[Received]] = {step: [] for step in now.spec.entry_steps}
     for item in taken:
         mine[now.spec.entry(item.input).step].append(item)
-    _step(now, _by_entry(now, arrivals), mine)
+    given = _by_entry(now, arrivals)
+    if is_last:
+        given = now.reach.given(now.spec.pipeline, lane.states, given)
+    _step(now, given, mine)
     left = [item for item in one.received if item not in taken]
     for item in [*left, *one.after]:
         _quarantine_left(now, item)
@@ -351,6 +359,7 @@ def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
         state = now.lane.states.get(one.of)
         frontier = now.lane.passed[one.of] if state is None else int(state.frontier)
         base = Parcel(lane=0, input=one.name, part=now.number, frontier=frontier)
+        base = replace(base, greatest=now.reach.at.get(one.of), at=now.reach.time)
         lanes = after.lanes
         if after.only_stables:
             base = replace(base, log=now.lane.steps - 1)
