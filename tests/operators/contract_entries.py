@@ -19,7 +19,7 @@ from unary_laws import broken_streams, streams
 from anabranch.batch.batch import Batch
 from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.model.element import Element, Insert
+from anabranch.model.element import Element, Insert, Stable
 from anabranch.model.lifetimes import (
     AlterLifetime,
     DurationConstant,
@@ -38,6 +38,7 @@ from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Operator, Port, ports_of
 from anabranch.operators.difference import DifferenceOperator
 from anabranch.operators.distinct import DistinctOperator
+from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.operators.hold import HoldOperator, Release
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
@@ -50,6 +51,7 @@ from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.promised import PromisedOperator
 from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
 from anabranch.operators.session import SessionOperator
@@ -143,6 +145,22 @@ def trusting(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
     """An operator inside a query: its input was validated."""
     valid = streams().map(lambda stream: [("input", element) for element in stream])
     return Entry(operator, valid, valid, keys=keys)
+
+
+def promised(operator: Operator) -> Entry:
+    """Elements in any order, and numbers that are promises or none."""
+    counts = st.builds(Insert, st.integers(0, 3), st.integers(-3, 9), st.integers(-3, 9)).map(
+        lambda one: ("promises", one)
+    )
+    anything = st.tuples(broken_streams(), st.lists(counts, max_size=4)).flatmap(
+        lambda both: st.permutations([*(("input", e) for e in both[0]), *both[1]])
+    )
+    valid = streams().flatmap(
+        lambda stream: st.permutations(
+            [("input", e) for e in stream if not isinstance(e, Stable)]
+        )
+    )
+    return Entry(operator, anything, valid)
 
 
 def several(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
@@ -274,6 +292,9 @@ OPERATORS: dict[str, Entry] = {
         keys=("p",),
     ),
     "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
+    "finalize": trusting(FinalizeOperator(SCHEMA, 3)),
+    "promises": promised(PromisedOperator(SCHEMA, -3)),
+    "promises that are forced": promised(PromisedOperator(SCHEMA, -3, remember=3)),
     "hold": trusting(HoldOperator(SCHEMA)),
     "hold of final events": trusting(HoldOperator(SCHEMA, release=Release.FINAL)),
     "hold beside another": several(HoldOperator(PAIRS, beside=(Port(PAIRS),))),

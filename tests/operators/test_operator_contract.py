@@ -32,8 +32,6 @@ from anabranch.testing.step_account import StepAccount
 EXCLUDED = {
     "Operator": "the contract",
     "StatelessOperator": "what operators without a memory have in common",
-    "FinalizeOperator": "has no state yet",
-    "PromisedOperator": "has no state yet",
 }
 each_operator = pytest.mark.parametrize("name", OPERATORS)
 

@@ -284,14 +284,16 @@ class Inputs:
 class Resolved:
     """Elements of one replica that were `pending` after an earlier step, and no longer are.
 
-    They come in the order in which they had arrived, each in one step only; `reasons` are the
-    codes that they have now.  A replica's elements that are pending after a step are those that
-    were before, and those in its buckets, without these.
+    They come in the order in which they had arrived (of align, in that of their release), each
+    in one step only; `reasons` are the codes that they have now, `was` is why they waited.  A
+    replica's elements that are pending after a step are those that were before, and those in
+    its buckets, without these.
     """
 
     replica: str
     batch: Batch
     reasons: Codes
+    was: Reason = Reason.HELD
 
     @property
     def buckets(self) -> Codes:

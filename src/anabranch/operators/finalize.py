@@ -22,13 +22,14 @@ Papers: CEDR *operators*, 4.6, `finalizetime()`, with errata C17, C18, C24 and D
 reference is `anabranch.operators.reference.finalize`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
+from anabranch.operators.finalize_state import FinalizeState
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,14 @@ class FinalizeOperator:
     `remember`, in units of application time: how far behind the greatest start that the whole
     query has seen an element may be, and still count.  0 forgets all but the latest instant.
 
+    `insert_only`: the input has no adjusts, so nothing of what was late is remembered.
+
     It is `abilities.Paced`: rows that are ahead of the host's guard do not move it.
     """
 
     schema: ElementSchema
     remember: int
+    insert_only: bool = field(default=False, kw_only=True)
     name: str = field(default="finalize", kw_only=True)
     route: Route = field(default=Route.IDENTITY, kw_only=True)
     route_columns: Sequence[str] = field(default=(), kw_only=True)
@@ -74,7 +78,16 @@ class FinalizeOperator:
 
     def properties(self, *inputs: StreamProperties) -> StreamProperties:
         """A subsequence: all but positions, which depend on what was late."""
-        return replace(shared(inputs), ties_in_same_order=False)
+        known = shared(inputs)
+        return replace(known, ties_in_same_order=known.strictly_increasing)
+
+    def empty(self) -> FinalizeState:
+        """Nothing has happened."""
+        return FinalizeState(self)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> FinalizeState:
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return FinalizeState.restored(parts, self)
 
 
 def require_remember(remember: int) -> None:

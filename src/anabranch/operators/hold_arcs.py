@@ -109,6 +109,10 @@ class Taken:
         """These rows of the data have this reason."""
         codes = np.full(len(self.data), -1, np.int8)
         codes[rows] = reason.code
+        self.give_each(codes)
+
+    def give_each(self, codes: Codes) -> None:
+        """The rows of the data have these reasons; -1: the one that they have."""
         first = 0
         for arrival, own in self.places:
             some = codes[first : first + len(own)]

@@ -32,24 +32,13 @@ Papers: CEDR *operators*, 4.6 and Table 5, with errata C18 to C25 and D14; the r
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
-import pyarrow as pa
-
-from anabranch.batch.schema import ElementSchema, TimeType
+from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import INPUT, Port, Route
 from anabranch.operators.finalize import require_remember
-
-PROMISES: Final = "promises"
-"""The port of promises."""
-COUNT: Final = "count"
-"""The payload column of a promise."""
-
-
-def promises_schema(time: TimeType) -> ElementSchema:
-    """A promise is an insert: `start`, `end`, and the count as its payload."""
-    return ElementSchema(time, pa.schema([(COUNT, pa.int64())]))
+from anabranch.operators.promise_book import PROMISES, promises_schema
+from anabranch.operators.promised_state import PromisedState
 
 
 @dataclass(frozen=True)
@@ -62,12 +51,13 @@ class PromisedOperator:
 
     `remember`: as for `finalize`, None: nothing is forced, and it is not `abilities.Paced`.
 
-    Every input but the one called `promises` brings elements.
+    `promises_of`: the name of the input that brings promises; all others bring elements.
     """
 
     schema: ElementSchema
     origin: int
     remember: int | None = field(default=None, kw_only=True)
+    promises_of: str = field(default=PROMISES, kw_only=True)
     name: str = field(default="promises", kw_only=True)
     route: Route = field(default=Route.IDENTITY, kw_only=True)
     route_columns: Sequence[str] = field(default=(), kw_only=True)
@@ -106,3 +96,11 @@ class PromisedOperator:
         """Identities stay what they are; chains that are repaired need adjusts."""
         known = shared(inputs)
         return StreamProperties(insert_only=known.insert_only, keyed=known.keyed)
+
+    def empty(self) -> PromisedState:
+        """Nothing has happened."""
+        return PromisedState(self)
+
+    def from_parts(self, parts: Mapping[str, bytes]) -> PromisedState:
+        """The state that was saved; StateError if of another kind, version or schema."""
+        return PromisedState.restored(parts, self)

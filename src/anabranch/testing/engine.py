@@ -238,7 +238,8 @@ def engine(
     `how` ("inner", "left", "semi", "anti") and joins on the first column; the other columns of
     its right input are called `right_NAME`.  `hold` is align in front of a step: it has `wait`,
     `wait_wall`, `release` ("ordered", "final") and `beside`, the number of inputs that it is
-    released together with.
+    released together with.  `finalize` has `remember`.  `promised` has `origin` and `remember`,
+    and its input `promises` has counts as payloads.
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants

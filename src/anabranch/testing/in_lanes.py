@@ -24,6 +24,8 @@ from anabranch.operators.contract import (
     Operator,
     PassOver,
     Reached,
+    Route,
+    ports_of,
 )
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.state.reshape import Reshape
@@ -33,7 +35,7 @@ from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.redistribute import split, unite
 from anabranch.spark.lane.rows import LaneRow
-from anabranch.spark.lane.spec import LaneSpec, with_stables
+from anabranch.spark.lane.spec import Entry, LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.state_cache import WarmCopies
 from anabranch.spark.lane.trigger import Made, make
@@ -101,6 +103,10 @@ class InLanes:
         pipeline = (PipelineStep(self.operator.name, self.operator),)
         order = Order(self.operator.schema)
         self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
+        step, others = self.operator.name, self._of_other_columns()
+        if others:
+            entries = [Entry(step, Order(one), frozenset({name})) for name, one in others]
+            self.spec = replace(self.spec, entries=(*entries, Entry(step, order)))
         self.stores = [Parts() for _ in range(self.lanes)]
         self.behind: LaneSpec | None = None
         if getattr(self.operator, "holds_stables", False):
@@ -137,12 +143,21 @@ class InLanes:
         made: list[Parcel] = []
         for (name, attachment), elements in together.items():
             one = Parcel(0, name, attachment, log=self.trigger, file="pushed")
-            batch = from_elements(elements, self.operator.schema)
+            batch = from_elements(elements, self.spec.schema(name))
             places = pa.table({"row": pa.array(np.arange(len(elements)))})
             made += pieces(one, batch, places, self.lanes, self.spec.routing)
             made += in_every_lane(one, self.lanes, Facts(len(elements)))
         if made:
             self._commit(made)
+
+    def _of_other_columns(self) -> list[tuple[str, ElementSchema]]:
+        """Inputs that have columns of their own, as promises have."""
+        schema = self.operator.schema
+        return [
+            (name, one.schema)
+            for name, one in ports_of(self.operator).items()
+            if one.route is Route.ALL and one.schema != schema
+        ]
 
     def redistribute(self, lanes: int, operator: Operator | None = None) -> None:
         """Go on in another number of lanes, with what was saved.

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.batch.batch import NEVER_UNITS
+from anabranch.operators.abilities import MovesTime, Paced
 from anabranch.operators.contract import Inputs, Reached, State
-from anabranch.operators.optional import MovesTime, Paced
 from anabranch.operators.pipeline import Edge, Pipeline
 from anabranch.spark.pack.parcels import Parcel
 
