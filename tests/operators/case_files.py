@@ -50,7 +50,7 @@ CASES = [
 ]
 
 PACED = {"finalize", "hold", "promised"}
-"""Operators that go by how far a query is: on Spark they are steps of one, by `Stream.align`."""
+"""Operators that go by how far a query is: on Spark they are steps of one."""
 ON_SPARK = [one for one in CASES if one.values[0] not in PACED]
 
 

@@ -104,18 +104,6 @@ class Wakes(Protocol):
 
 
 @runtime_checkable
-class HasOwnFrontier(Protocol):
-    """An operator whose frontier depends on the data of its lane, so that lanes differ.
-
-    Its output is final up to the least frontier of its lanes: a stage must follow it.
-    """
-
-    @property
-    def has_own_frontier(self) -> bool:
-        """Whether that is so with these settings."""
-
-
-@runtime_checkable
 class MovesTime(Protocol):
     """A state that maps times of its input to times of its output, as for frontiers."""
 

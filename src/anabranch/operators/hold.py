@@ -136,7 +136,7 @@ class HoldOperator:
         return self.wait_wall is not None
 
     @property
-    def has_own_frontier(self) -> bool:
+    def holds_stables(self) -> bool:
         """Lanes differ by what they hold, if final events wait for others."""
         return self.release is Release.FINAL
 

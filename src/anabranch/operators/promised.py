@@ -88,7 +88,7 @@ class PromisedOperator:
         return False
 
     @property
-    def has_own_frontier(self) -> bool:
+    def holds_stables(self) -> bool:
         """What is pending in a lane holds its frontier back."""
         return True
 
