@@ -215,7 +215,13 @@ def _round(now: Trigger, one: Round, *, is_last: bool) -> None:
     for item in [*left, *one.after]:
         quarantine_left(now, item)
     lane.steps += 1
-    for name, attachment in one.detached:
+    _leave(now, one.detached)
+
+
+def _leave(now: Trigger, detached: Sequence[tuple[str, int]]) -> None:
+    """Let inputs leave after their elements."""
+    lane = now.lane
+    for name, attachment in detached:
         inputs = [one for one in now.attached if one.name == name]
         if any(one.attachment > attachment for one in inputs):
             continue  # it has returned before this entry was read
