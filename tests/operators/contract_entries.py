@@ -38,9 +38,7 @@ from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Operator, Port, ports_of
 from anabranch.operators.difference import DifferenceOperator
 from anabranch.operators.distinct import DistinctOperator
-from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.grid_windows import GridWindowOperator
-from anabranch.operators.hold import HoldOperator, Release
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
 from anabranch.operators.join import HOWS, JoinOperator
 from anabranch.operators.key import Key
@@ -51,13 +49,16 @@ from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.normalise import NormaliseOperator
-from anabranch.operators.promised import PromisedOperator
 from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
 from anabranch.operators.session import SessionOperator
 from anabranch.operators.top_k import TopKOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.operators.union_of import UnionOfOperator
+from anabranch.operators.waiting.finalize import FinalizeOperator
+from anabranch.operators.waiting.hold import HoldOperator
+from anabranch.operators.waiting.level import Release
+from anabranch.operators.waiting.promised import PromisedOperator
 from anabranch.operators.windows import OUT, WindowsOperator
 from anabranch.testing.strategies import (
     conflicting_arrivals,

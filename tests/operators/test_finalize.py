@@ -19,8 +19,8 @@ from anabranch.model.history import History, replay
 from anabranch.model.properties import StreamProperties
 from anabranch.model.time import NEVER
 from anabranch.operators.contract import Arrival, Bucket, Inputs, Reached, Reason
-from anabranch.operators.finalize import FinalizeOperator
 from anabranch.operators.report_final import ReportFinalState
+from anabranch.operators.waiting.finalize import FinalizeOperator
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 LATE = {Lateness.BEHIND: "BEHIND_FORCED", Lateness.FORGOTTEN: "OF_FORGOTTEN"}

@@ -22,9 +22,10 @@ from anabranch.model.properties import StreamProperties
 from anabranch.model.time import NEVER
 from anabranch.model.waiting import final_in_order, in_sync_order, limit
 from anabranch.operators.contract import Arrival, Bucket, Inputs, Reached, Reason
-from anabranch.operators.hold import HoldOperator, Release
-from anabranch.operators.hold_state import OrderedState
 from anabranch.operators.report_final import ReportFinalState
+from anabranch.operators.waiting.hold import HoldOperator
+from anabranch.operators.waiting.hold_state import OrderedState
+from anabranch.operators.waiting.level import Release
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))
 NAMES = ("reference", "kernel", "lanes")

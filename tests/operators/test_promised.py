@@ -21,10 +21,10 @@ from anabranch.model.history import History, replay
 from anabranch.model.net_change import sync_time
 from anabranch.model.properties import MergeCase
 from anabranch.operators.contract import Arrival, Bucket, Inputs, Reached, Reason
-from anabranch.operators.promise_book import PROMISES, PromiseBook, promises_schema
-from anabranch.operators.promised import PromisedOperator
 from anabranch.operators.report_final import ReportFinalState
 from anabranch.operators.state.seq_set import SeqSet
+from anabranch.operators.waiting.promise_book import PROMISES, PromiseBook, promises_schema
+from anabranch.operators.waiting.promised import PromisedOperator
 from anabranch.testing.strategies import presentations
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema([("name", pa.string())]))

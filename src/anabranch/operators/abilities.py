@@ -95,6 +95,19 @@ class Paced(Protocol):
 
 
 @runtime_checkable
+class Leveled(Paced, Protocol):
+    """An operator whose waits follow the query's level of consistency.
+
+    If `is_leveled`, its host hands it `contract.NewSettings` with the text of another level
+    (`waiting.level`), in the same step as `contract.Reached` and before it.
+    """
+
+    @property
+    def is_leveled(self) -> bool:
+        """Whether its level may change while it runs."""
+
+
+@runtime_checkable
 class Wakes(Protocol):
     """A state that has something to do at a time of the wall clock, also without rows."""
 

@@ -16,12 +16,13 @@ from anabranch.operators.contract import (
     Reached,
     Released,
 )
-from anabranch.operators.finalize import FinalizeOperator
-from anabranch.operators.hold import HoldOperator, Release
-from anabranch.operators.promised import PromisedOperator
 from anabranch.operators.reference.finalize import Finalize
 from anabranch.operators.reference.hold import Hold
 from anabranch.operators.reference.promised import Promised
+from anabranch.operators.waiting.finalize import FinalizeOperator
+from anabranch.operators.waiting.hold import HoldOperator
+from anabranch.operators.waiting.level import Release
+from anabranch.operators.waiting.promised import PromisedOperator
 
 Options = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ of an event that the output does not have as the input has it.
 was late, or what an adjust that was late made of it.  Events that end before the output's
 frontier are dropped from it: no adjust of those is in time.
 
-`operators.finalize` does the same over batches; `model.forgetting` is what it means.
+`operators.waiting.finalize` does the same over batches; `model.forgetting` is what it means.
 
 >>> from anabranch.model.element import Insert
 >>> finalize = Finalize(remember=5)

@@ -14,7 +14,7 @@ where an arc ends lengthens that arc; an arc from an end to itself is dropped (e
 A held element is pending.  An arc stands for the last of its elements; the others are applied
 when they are combined.
 
-`operators.hold` does the same over batches and is compared with this.
+`operators.waiting.hold` does the same over batches and is compared with this.
 
 >>> from anabranch.model.element import Insert, Stable
 >>> align = Hold()
@@ -32,8 +32,8 @@ from anabranch.model.net_change import sync_time
 from anabranch.model.time import NEVER, Time
 from anabranch.model.waiting import final_in_order, limit
 from anabranch.operators.contract import Outcome, Reached, Reason, Released
-from anabranch.operators.hold import Release
 from anabranch.operators.reference.cleanse import payload_order
+from anabranch.operators.waiting.level import Release
 
 Data = Insert | Adjust
 

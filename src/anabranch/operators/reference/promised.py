@@ -13,7 +13,8 @@
 Nothing is forgotten here but what the frontier has passed: the ends of events (C18), and those
 of events that were late.
 
-`operators.promised` does the same over batches, with `seq`; `model.chains` is what it means.
+`operators.waiting.promised` does the same over batches, with `seq`; `model.chains` is what it
+means.
 
 >>> from anabranch.model.notation import parse
 >>> finalize = Promised(origin=0)
@@ -33,7 +34,7 @@ from anabranch.model.net_change import difference_of, sync_time
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.model.waiting import limit
 from anabranch.operators.contract import Outcome, Reached, Reason, Released
-from anabranch.operators.promise_book import PROMISES
+from anabranch.operators.waiting.promise_book import PROMISES
 
 Data = Insert | Adjust
 

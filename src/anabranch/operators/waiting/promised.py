@@ -17,7 +17,7 @@ count every element that arrives by its own sync time, also one that is late, bu
 is complete without a hole before it, and at most the least sync time of what is pending (C22).
 A promise whose end is FOREVER ends the stream.
 
-*Forgetting.*  With `remember` stables are forced as in `operators.finalize`; what is pending
+*Forgetting.*  With `remember` stables are forced as in `waiting.finalize`; what is pending
 behind one is late then, and what was late is counted, so that promises become complete.
 
 What comes behind a promise that is complete, or beyond its count, is a violation; so is a
@@ -36,9 +36,9 @@ from dataclasses import dataclass, field, replace
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import INPUT, Port, Route
-from anabranch.operators.finalize import require_remember
-from anabranch.operators.promise_book import PROMISES, promises_schema
-from anabranch.operators.promised_state import PromisedState
+from anabranch.operators.waiting.finalize import require_remember
+from anabranch.operators.waiting.promise_book import PROMISES, promises_schema
+from anabranch.operators.waiting.promised_state import PromisedState
 
 
 @dataclass(frozen=True)

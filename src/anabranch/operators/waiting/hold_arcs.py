@@ -17,7 +17,7 @@ from anabranch.batch.hashing import hash_rows
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import Reason, Resolved
-from anabranch.operators.hold_kernel import END, ITEM, ORIGIN, combine
+from anabranch.operators.waiting.hold_kernel import END, ITEM, ORIGIN, combine
 
 COLUMNS: Final = ("start", "end", "origin", "old", "input")
 """The numbers of an arc as they are saved."""

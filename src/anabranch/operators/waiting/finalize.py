@@ -16,7 +16,7 @@ ends behind the frontier, which nothing can adjust any more.  Rows that are neve
 have no open end cost nothing.
 
 Promises and broken chains need all that arrives, and are of the operator that takes the input:
-`operators.promised`.
+`operators.waiting.promised`.
 
 Papers: CEDR *operators*, 4.6, `finalizetime()`, with errata C17, C18, C24 and D14; the
 reference is `anabranch.operators.reference.finalize`.
@@ -29,7 +29,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
-from anabranch.operators.finalize_state import FinalizeState
+from anabranch.operators.waiting.finalize_state import FinalizeState
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class FinalizeOperator:
     `schema` has the columns of the input.
 
     `remember`, in units of application time: how far behind the greatest start that the whole
-    query has seen an element may be, and still count.  0 forgets all but the latest instant.
+    query has seen an element may be, and still count.  0 forgets all but the latest instant;
+    None forgets nothing, until the level of the query changes (`abilities.Leveled`).
 
     `insert_only`: the input has no adjusts, so nothing of what was late is remembered.
 
@@ -47,14 +48,15 @@ class FinalizeOperator:
     """
 
     schema: ElementSchema
-    remember: int
+    remember: int | None
     insert_only: bool = field(default=False, kw_only=True)
     name: str = field(default="finalize", kw_only=True)
     route: Route = field(default=Route.IDENTITY, kw_only=True)
     route_columns: Sequence[str] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        require_remember(self.remember)
+        if self.remember is not None:
+            require_remember(self.remember)
 
     @property
     def output(self) -> ElementSchema:
@@ -69,6 +71,11 @@ class FinalizeOperator:
     @property
     def is_paced(self) -> bool:
         """It goes by the greatest start."""
+        return True
+
+    @property
+    def is_leveled(self) -> bool:
+        """It forgets what the query's level forgets."""
         return True
 
     @property

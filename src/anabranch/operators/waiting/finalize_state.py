@@ -30,16 +30,16 @@ from anabranch.operators.contract import (
     Reason,
     StepResult,
 )
-from anabranch.operators.finalize_kernel import COUNT, END, GROUP, follow
-from anabranch.operators.pace import Pace
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import Groups, distinct, first_ends, is_frozen
 from anabranch.operators.trusting import TrustingState, name_leader, stable_of
 from anabranch.operators.unary import Changed, changes_nothing, require_schema
+from anabranch.operators.waiting.finalize_kernel import COUNT, END, GROUP, follow
+from anabranch.operators.waiting.pace import Pace
 
 if TYPE_CHECKING:
-    from anabranch.operators.finalize import FinalizeOperator
+    from anabranch.operators.waiting.finalize import FinalizeOperator
 
 KIND: Final = StateKind("anabranch finalize", version=1)
 _TAKEN: Final[Codes] = np.array(
@@ -56,7 +56,7 @@ class FinalizeState(TrustingState):
 
     def __init__(self, operator: "FinalizeOperator") -> None:
         super().__init__(operator)
-        self.pace = Pace(operator.remember)
+        self.pace = Pace(operator.remember, forgets=True)
         self.groups = Groups(
             self.output.payload, by_start=True, columns=("start", "end", "count")
         )

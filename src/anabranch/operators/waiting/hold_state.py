@@ -40,16 +40,6 @@ from anabranch.operators.contract import (
     Reason,
     StepResult,
 )
-from anabranch.operators.hold_arcs import (
-    COLUMNS,
-    Arcs,
-    Taken,
-    combined,
-    emitted,
-    joined,
-    resolved,
-)
-from anabranch.operators.pace import Pace
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.due_queue import DueQueue
@@ -58,9 +48,19 @@ from anabranch.operators.state.groups import Groups, distinct
 from anabranch.operators.state.line import Line
 from anabranch.operators.trusting import TrustingState, name_leader, reasons_of, stable_of
 from anabranch.operators.unary import Changed, changes_nothing, require_schema
+from anabranch.operators.waiting.hold_arcs import (
+    COLUMNS,
+    Arcs,
+    Taken,
+    combined,
+    emitted,
+    joined,
+    resolved,
+)
+from anabranch.operators.waiting.pace import Pace
 
 if TYPE_CHECKING:
-    from anabranch.operators.hold import HoldOperator
+    from anabranch.operators.waiting.hold import HoldOperator
 
 # Entries of a queue that are stale are dropped when they are more than this, and than the rest.
 _SMALL = 1_024

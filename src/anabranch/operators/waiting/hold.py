@@ -13,7 +13,7 @@ start: no adjusts.  Its frontier is the start of the first event that is held an
 an event without end stops it (L13).
 
 With `wait` or `wait_wall` an ordered release does not wait for the frontier for ever.  What
-starts at the limit of `operators.pace` or before it is released, with all that comes for it
+starts at the limit of `waiting.pace` or before it is released, with all that comes for it
 later; it may be out of order, and corrected.
 
 The order holds within a lane and from step to step; a step is atomic, and emits its net change.
@@ -27,21 +27,14 @@ Papers: CEDR *operators*, 4.5, with errata C14 to C17 and D13; the reference is
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.cleanse import after_cleanse
 from anabranch.operators.contract import INPUT, Port, Route
-from anabranch.operators.hold_state import FinalState, HoldState, OrderedState
-
-
-class Release(Enum):
-    """What align releases: all that is in order, or only what is final."""
-
-    ORDERED = "ordered"
-    FINAL = "final"
+from anabranch.operators.waiting.hold_state import FinalState, HoldState, OrderedState
+from anabranch.operators.waiting.level import Release
 
 
 def after_align(
@@ -83,7 +76,10 @@ class HoldOperator:
     are released together, by the least of their frontiers: else a join of ordered inputs is not
     ordered.  Of such a port (`beside_0`, `beside_1`, ...) only stables are read.
 
-    It is `abilities.Paced` if it has a wait.
+    `is_leveled`: its waits are those of the query's level, which may change while it runs; see
+    `abilities.Leveled`.
+
+    It is `abilities.Paced` if it has a wait, or may get one.
     """
 
     schema: ElementSchema
@@ -92,6 +88,7 @@ class HoldOperator:
     release: Release = field(default=Release.ORDERED, kw_only=True)
     beside: tuple[Port, ...] = field(default=(), kw_only=True)
     name: str = field(default="align", kw_only=True)
+    is_leveled: bool = field(default=False, kw_only=True)
     route: Route = field(default=Route.IDENTITY, kw_only=True)
     route_columns: Sequence[str] = field(default=(), kw_only=True)
 
@@ -101,7 +98,7 @@ class HoldOperator:
             if value is not None and value < 0:
                 message = f"align: {option} is {value}; it must be 0 or greater"
                 raise UsageError(message)
-        if self.release is Release.FINAL and (self.is_paced or self.needs_time):
+        if self.release is Release.FINAL and (self.wait is not None or self.needs_time):
             message = (
                 'align: release="final" releases final events only, however long that takes; '
                 'leave wait= and wait_wall= out, or use release="ordered"'
@@ -128,7 +125,7 @@ class HoldOperator:
     @property
     def is_paced(self) -> bool:
         """Whether it goes by how far the whole query is."""
-        return self.wait is not None or self.wait_wall is not None
+        return self.is_leveled or self.wait is not None or self.wait_wall is not None
 
     @property
     def needs_time(self) -> bool:

@@ -16,7 +16,15 @@ from anabranch.batch.batch import ADJUST, FOREVER_UNITS, Batch, Codes, Ints, Mas
 from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.chain_kernel import (
+from anabranch.operators.contract import Reason, Resolved
+from anabranch.operators.normalise_runs import Runs, changes
+from anabranch.operators.state.blocks import Saved
+from anabranch.operators.state.codec import StateKind
+from anabranch.operators.state.due_queue import DueQueue
+from anabranch.operators.state.events import FLAGS, LIVE
+from anabranch.operators.state.groups import Groups, distinct
+from anabranch.operators.trusting import written
+from anabranch.operators.waiting.chain_kernel import (
     AT,
     GROUP,
     KIND,
@@ -29,14 +37,6 @@ from anabranch.operators.chain_kernel import (
     WIDTH,
     mend,
 )
-from anabranch.operators.contract import Reason, Resolved
-from anabranch.operators.normalise_runs import Runs, changes
-from anabranch.operators.state.blocks import Saved
-from anabranch.operators.state.codec import StateKind
-from anabranch.operators.state.due_queue import DueQueue
-from anabranch.operators.state.events import FLAGS, LIVE
-from anabranch.operators.state.groups import Groups, distinct
-from anabranch.operators.trusting import written
 
 _COLUMNS = ("start", "at", "to", "kind", "number")
 # Entries of a queue that are stale are dropped when they are more than this, and than the rest.

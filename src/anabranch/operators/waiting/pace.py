@@ -19,18 +19,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from anabranch.batch.batch import NEVER_UNITS
-from anabranch.operators.contract import ControlEntry, Reached
+from anabranch.operators.contract import ControlEntry, NewSettings, Reached
+from anabranch.operators.waiting.level import Level
 
 
 @dataclass(eq=False)
 class Pace:
     """What is kept of `Reached`: the greatest start, and by when it was which one.
 
-    `known` are pairs (time, greatest start at that time) whose wait is not over.
+    `known` are pairs (time, greatest start at that time) whose wait is not over.  A new level
+    of the query brings another wait; if it `forgets`, that is what the level remembers.
     """
 
     wait: int | None = None
     wait_wall: int | None = None
+    forgets: bool = False
     greatest: int = int(NEVER_UNITS)
     limit: int = int(NEVER_UNITS)
     known: list[tuple[int, int]] = field(default_factory=list)
@@ -38,8 +41,16 @@ class Pace:
     def take(self, control: Iterable[ControlEntry]) -> None:
         """Apply what the host handed in."""
         for one in control:
+            if isinstance(one, NewSettings):
+                self._follow(Level.parse(one.settings))
             if isinstance(one, Reached):
                 self._reached(one)
+
+    def _follow(self, level: Level) -> None:
+        """Go by another level; the limit stays where it is until that passes it."""
+        self.wait = level.remember if self.forgets else level.wait
+        self.wait_wall = None if self.forgets else level.wait_wall
+        self.known = self.known if self.wait_wall is not None else []
 
     def _reached(self, one: Reached) -> None:
         has_grown = one.start > self.greatest
@@ -65,9 +76,10 @@ class Pace:
 
     def to_text(self) -> str:
         """As it is saved."""
-        return json.dumps([self.greatest, self.limit, self.known])
+        settings = [self.wait, self.wait_wall]
+        return json.dumps([self.greatest, self.limit, self.known, *settings])
 
     def read(self, text: str) -> None:
-        """As it was saved."""
-        self.greatest, self.limit, known = json.loads(text)
+        """As it was saved; the waits are those of the level that was in force."""
+        self.greatest, self.limit, known, self.wait, self.wait_wall = json.loads(text)
         self.known = [(time, start) for time, start in known]

@@ -28,8 +28,6 @@ from anabranch.batch.batch import (
     concat,
 )
 from anabranch.batch.events import nothing
-from anabranch.operators.chain_kernel import TAKEN
-from anabranch.operators.chains import OF_CODE, Chains
 from anabranch.operators.contract import (
     BUCKET_OF,
     INPUT,
@@ -38,17 +36,19 @@ from anabranch.operators.contract import (
     Reason,
     StepResult,
 )
-from anabranch.operators.hold_arcs import Taken
-from anabranch.operators.pace import Pace
-from anabranch.operators.promise_book import PROMISES, PromiseBook
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind, column_of, to_table
 from anabranch.operators.state.seq_set import SeqSet
 from anabranch.operators.trusting import reasons_of, stable_of
 from anabranch.operators.unary import OneInput, changes_nothing, require_schema
+from anabranch.operators.waiting.chain_kernel import TAKEN
+from anabranch.operators.waiting.chains import OF_CODE, Chains
+from anabranch.operators.waiting.hold_arcs import Taken
+from anabranch.operators.waiting.pace import Pace
+from anabranch.operators.waiting.promise_book import PROMISES, PromiseBook
 
 if TYPE_CHECKING:
-    from anabranch.operators.promised import PromisedOperator
+    from anabranch.operators.waiting.promised import PromisedOperator
 
 KIND: Final = StateKind("anabranch promises", version=1)
 
