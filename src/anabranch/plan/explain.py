@@ -14,7 +14,7 @@ from anabranch.operators.route import Routing
 from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.properties import in_words, properties
-from anabranch.plan.replicas import explain_merge, warnings_of
+from anabranch.plan.replicas import explain_merge, warnings_of, why_not_canonical
 from anabranch.plan.stages import Placed, Stage, stages
 
 _REMEMBERS: Final = {
@@ -90,7 +90,7 @@ def _step(
         *(f"    {line}" for line in more),
         f"    remembers {_remembered(node.operator)}",
         *_final(node),
-        f"    {in_words(promised)}",
+        f"    {in_words(promised, doubt=why_not_canonical(node))}",
     ]
 
 
