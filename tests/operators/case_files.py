@@ -21,6 +21,11 @@ FILES = {
     "cleanse": ("cleanse", {"lanes": 1}),
     "align": ("align", {"lanes": 1}),
     "final": ("final", {}),
+    "finalize": ("finalize", {}),
+    "hold": ("hold", {}),
+    "hold_final": ("hold", {"lanes": 1, "release": "final"}),
+    "promised": ("promised", {"lanes": 1, "origin": 0}),
+    "promised_remember": ("promised", {"lanes": 1, "origin": 0}),
     "alter_lifetime": ("alter_lifetime", {}),
     "hop": ("hop", {}),
     "window": ("window", {}),
@@ -43,6 +48,10 @@ CASES = [
     for name, (operator, options) in FILES.items()
     for case in load_cases(FOLDER / f"{name}.case")
 ]
+
+PACED = {"finalize", "hold", "promised"}
+"""Operators that go by how far a query is: on Spark they are steps of one."""
+ON_SPARK = [one for one in CASES if one.values[0] not in PACED]
 
 
 def play(case, engine):

@@ -19,7 +19,7 @@ from unary_laws import broken_streams, streams
 from anabranch.batch.batch import Batch
 from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
-from anabranch.model.element import Element, Insert
+from anabranch.model.element import Element, Insert, Stable
 from anabranch.model.lifetimes import (
     AlterLifetime,
     DurationConstant,
@@ -35,7 +35,7 @@ from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.align import AlignOperator
 from anabranch.operators.cleanse import CleanseOperator
-from anabranch.operators.contract import Operator, ports_of
+from anabranch.operators.contract import Operator, Port, ports_of
 from anabranch.operators.difference import DifferenceOperator
 from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
@@ -55,6 +55,10 @@ from anabranch.operators.session import SessionOperator
 from anabranch.operators.top_k import TopKOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.operators.union_of import UnionOfOperator
+from anabranch.operators.waiting.finalize import FinalizeOperator
+from anabranch.operators.waiting.hold import HoldOperator
+from anabranch.operators.waiting.level import Release
+from anabranch.operators.waiting.promised import PromisedOperator
 from anabranch.operators.windows import OUT, WindowsOperator
 from anabranch.testing.strategies import (
     conflicting_arrivals,
@@ -142,6 +146,22 @@ def trusting(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
     """An operator inside a query: its input was validated."""
     valid = streams().map(lambda stream: [("input", element) for element in stream])
     return Entry(operator, valid, valid, keys=keys)
+
+
+def promised(operator: Operator) -> Entry:
+    """Elements in any order, and numbers that are promises or none."""
+    counts = st.builds(Insert, st.integers(0, 3), st.integers(-3, 9), st.integers(-3, 9)).map(
+        lambda one: ("promises", one)
+    )
+    anything = st.tuples(broken_streams(), st.lists(counts, max_size=4)).flatmap(
+        lambda both: st.permutations([*(("input", e) for e in both[0]), *both[1]])
+    )
+    valid = streams().flatmap(
+        lambda stream: st.permutations(
+            [("input", e) for e in stream if not isinstance(e, Stable)]
+        )
+    )
+    return Entry(operator, anything, valid)
 
 
 def several(operator: Operator, keys: tuple[str, ...] = ()) -> Entry:
@@ -273,6 +293,12 @@ OPERATORS: dict[str, Entry] = {
         keys=("p",),
     ),
     "top_k": trusting(TopKOperator(SCHEMA, (), 2, ())),
+    "finalize": trusting(FinalizeOperator(SCHEMA, 3)),
+    "promises": promised(PromisedOperator(SCHEMA, -3)),
+    "promises that are forced": promised(PromisedOperator(SCHEMA, -3, remember=3)),
+    "hold": trusting(HoldOperator(SCHEMA)),
+    "hold of final events": trusting(HoldOperator(SCHEMA, release=Release.FINAL)),
+    "hold beside another": several(HoldOperator(PAIRS, beside=(Port(PAIRS),))),
     "inserts": trusting(InsertsOperator(SCHEMA)),
     "deletes": trusting(DeletesOperator(SCHEMA)),
     "distinct": several(DistinctOperator(PAIRS)),

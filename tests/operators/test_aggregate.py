@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -253,6 +254,61 @@ def test_user_defined_state_is_rebuilt_from_saved_events():
     result = to_elements(step(state, [Adjust(("a", 1, None), 1, 9, 1)]).output)
     assert result == [Adjust(123, 1, 9, 1), Insert(23, 1, 9)]
     assert not operator.functions[0].is_canonical
+
+
+def counting(*, canonical):
+    """A sum of squares whose calls are counted."""
+    calls = Counter()
+
+    def add(state, value):
+        calls["add"] += 1
+        return state + value * value
+
+    def remove(state, value):
+        calls["remove"] += 1
+        return state - value * value
+
+    user = UserDefined(lambda: 0, add, remove, lambda s: s, pa.int64(), canonical)
+    return user, calls
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(-2, 2)), max_size=9)
+)
+def test_results_that_depend_on_the_bag_alone_are_the_same_with_remove(rows):
+    found = []
+    for canonical in (False, True):
+        user, calls = counting(canonical=canonical)
+        operator = AggregateOperator(SCHEMA, (), [Aggregate("user", "x", "squares", user=user)])
+        made = step(operator.empty(), [Insert(("a", x, None), s, s + n) for s, n, x in rows])
+        found.append(to_elements(made.output))
+        assert canonical or not calls["remove"]
+    assert found[0] == found[1]
+
+
+def test_a_result_that_is_the_state_is_not_changed_by_the_next_one():
+    def add(state, value):
+        state.append(value)
+        return state
+
+    def remove(state, value):
+        state.remove(value)
+        return state
+
+    user = UserDefined(list, add, remove, lambda s: s, pa.list_(pa.int64()), canonical=True)
+    operator = AggregateOperator(SCHEMA, (), [Aggregate("user", "x", "all", user=user)])
+    some = [Insert(("a", x, None), x, 9) for x in (1, 2, 3, 4)]
+    found = to_elements(step(operator.empty(), some).output)
+    assert [e.payload for e in found] == [(1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)]
+
+
+def test_few_values_come_and_go_between_neighbours():
+    """One call of remove or add for each end point, not all values each time."""
+    user, calls = counting(canonical=True)
+    operator = AggregateOperator(SCHEMA, (), [Aggregate("user", "x", "squares", user=user)])
+    step(operator.empty(), [Insert(("a", x, None), x, 100 - x) for x in range(40)])
+    assert calls["remove"] >= 35
+    assert calls["add"] + calls["remove"] < 160
 
 
 def test_an_overflow_names_step_and_key():

@@ -7,7 +7,7 @@ also queries of their own, by the public call; the deep runs do so with all of t
 """
 
 import pytest
-from case_files import CASES, FILES, FOLDER, play
+from case_files import CASES, FILES, FOLDER, ON_SPARK, play
 
 from anabranch import testing
 from anabranch.batch.schema import ElementSchema, TimeType
@@ -26,7 +26,7 @@ OTHER_COLUMNS = {"aggregate", "panes", "session", "sessions", "window"}
 
 ALONE = [
     pytest.param(*one.values, id=one.id, marks=() if one.id in FIRST else pytest.mark.deep)
-    for one in CASES
+    for one in ON_SPARK
     if one.values[0] not in OTHER_COLUMNS
 ]
 

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from case_files import CASES, play
+from case_files import ON_SPARK, play
 from hypothesis import Phase, given, seed, settings
 from two_sided_laws import COLUMNS, sides
 
@@ -98,7 +98,7 @@ PLAYED = {(law.name, number): law for law in LAWS for number in SEEDS}
 def played(spark):
     """All runs in one query: what each of them raised."""
     runs = {}
-    for one in CASES:
+    for one in ON_SPARK:
         operator, options, case = one.values
         own = {key: value for key, value in options.items() if key not in ("payload", "lanes")}
         columns = {key: options[key] for key in options.keys() & {"payload"}}
@@ -109,7 +109,7 @@ def played(spark):
     return dict(zip(runs, run_together(spark, list(runs.values())), strict=True))
 
 
-@pytest.mark.parametrize("case", [one.id for one in CASES])
+@pytest.mark.parametrize("case", [one.id for one in ON_SPARK])
 def test_the_pictures_come_true_on_spark(played, case):
     if played[case] is not None:
         raise played[case]

@@ -83,6 +83,19 @@ ONE_INPUT = [
         ),
     ),
     ("align", {}, (R0, R1, StreamProperties(ordered=True, keyed=True))),
+    ("hold", {}, (R0, R1, StreamProperties(ordered=True, keyed=True))),
+    ("hold", {"wait": 2}, (StreamProperties(insert_only=True, keyed=True), INSERTS, R3)),
+    (
+        "hold",
+        {"release": "final"},
+        (
+            R0,
+            R1,
+            StreamProperties(
+                insert_only=True, ordered=True, ties_in_same_order=True, keyed=True
+            ),
+        ),
+    ),
     (
         "final",
         {},

@@ -78,6 +78,64 @@ class Redistributes(Protocol):
         """One lane's shares of the states of all former lanes, in their order, as one state."""
 
 
+@runtime_checkable
+class Paced(Protocol):
+    """An operator that goes by how far the whole query is, and not by its own lane.
+
+    If `is_paced`, its host hands it `contract.Reached` in the last step of each trigger.
+    """
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether it needs that at all."""
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether it needs the time of the trigger too."""
+
+
+@runtime_checkable
+class Leveled(Paced, Protocol):
+    """An operator whose waits follow the query's level of consistency.
+
+    If `is_leveled`, its host hands it `contract.NewSettings` with the text of another level
+    (`waiting.level`), in the same step as `contract.Reached` and before it.
+    """
+
+    @property
+    def is_leveled(self) -> bool:
+        """Whether its level may change while it runs."""
+
+
+@runtime_checkable
+class Wakes(Protocol):
+    """A state that has something to do at a time of the wall clock, also without rows."""
+
+    @property
+    def due(self) -> int | None:
+        """The time, in microseconds; None: it waits for nothing."""
+
+
+@runtime_checkable
+class MovesTime(Protocol):
+    """A state that maps times of its input to times of its output, as for frontiers."""
+
+    def passed(self, received: int) -> int:
+        """The greatest stable that is true of the output, if the input has this one."""
+
+
+@runtime_checkable
+class KeepsPayload(Protocol):
+    """An operator that compares events of one payload, and leaves payloads as they are.
+
+    So the lanes of a key of the payload serve it, and what it emits stays in them.
+    """
+
+    @property
+    def keeps_payload(self) -> bool:
+        """Whether that is so."""
+
+
 def label_of(operator: Operator) -> str:
     """What a run records of an operator: its form, or its name if it has one form only."""
     return operator.label if isinstance(operator, HasForms) else operator.name

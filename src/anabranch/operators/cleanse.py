@@ -18,7 +18,6 @@ Papers: LMerge VI-D, erratum L13; the reference is `anabranch.operators.referenc
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,18 +28,14 @@ from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Ints
 from anabranch.batch.buffers import numbers, take, to_arrow
 from anabranch.batch.events import inserts
 from anabranch.batch.hashing import hash_payload
-from anabranch.batch.index import START as NAME_START
 from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.contract import Route
 from anabranch.operators.state.codec import StateKind
-from anabranch.operators.state.events import FLAGS, LIVE
 from anabranch.operators.state.groups import distinct
+from anabranch.operators.state.line import Line
 from anabranch.operators.unary import END, START, Changed, UnaryState
 from anabranch.operators.unary_judge import Judged
-
-_LOOK: Final = 256
-"""Groups of the line that are looked at first; twice as many each further time."""
 
 
 def after_cleanse(
@@ -99,8 +94,7 @@ class CleanseOperator:
 class CleanseState(UnaryState):
     """What cleanse remembers for one lane.
 
-    `line` are the identities that start before the input's frontier (start, group), by start.
-    Entries of events that were removed are skipped when they are reached.
+    `line` are the identities that start before the input's frontier, by start.
     """
 
     KIND = StateKind("anabranch cleanse", version=1)
@@ -109,7 +103,7 @@ class CleanseState(UnaryState):
     def __init__(self, schema: ElementSchema) -> None:
         super().__init__(schema)
         self.released = int(NEVER_UNITS)
-        self.line: Ints = np.empty((0, 2), np.int64)
+        self.line = Line(self.groups)
 
     @property
     def frontier(self) -> int:
@@ -121,58 +115,15 @@ class CleanseState(UnaryState):
         groups, touched = self.find(batch)
         judged = self.judge(batch, groups, self.groups.read(touched))
         rows = np.stack([judged.start, judged.end], axis=1)
-        start = self.groups.table.rows[touched, NAME_START]
-        # What starts before the frontier is in the line already.
-        due = np.where(start >= self.received, start, FOREVER_UNITS)
+        due = self.line.due(touched, self.received)
         self.groups.write(touched, judged.group, rows, due, self.mark)
         if judged.frontier == self.received:
             return judged, Changed(self._write(touched[:0], self.released))
         self.received = judged.frontier
-        passed = self._line_up()
-        gone, bound = self._releasable()
+        passed = self.line.advance(self.received)
+        gone, bound = self.line.take_ready(self.received)
         output = self._write(gone, bound)
         return judged, Changed(output, counts={"visits": passed + len(gone)})
-
-    def _line_up(self) -> int:
-        """Let what the frontier has passed stand in the line; how many these are."""
-        due = self.groups.pop_due(self.received)
-        if self.received == FOREVER_UNITS:
-            self.line = self.line[:0]
-        start = self.groups.table.rows[due, NAME_START]
-        order = np.argsort(start, kind="stable")
-        # It starts behind all that is in the line: that had passed an earlier frontier.
-        self.line = np.concatenate([self.line, np.stack([start[order], due[order]], axis=1)])
-        return len(due)
-
-    def _releasable(self) -> tuple[Ints, int]:
-        """The groups that can be released, and the output's frontier then."""
-        if self.received == FOREVER_UNITS:
-            groups, self.line = self.line[:, 1], self.line[:0]
-            return groups, FOREVER_UNITS
-        looked, size = 0, _LOOK
-        while looked < len(self.line):
-            some = self.line[looked : looked + size]
-            is_open = self._ends(some) >= self.received
-            if is_open.any():
-                bound = int(some[np.argmax(is_open), 0])
-                break
-            looked, size = looked + len(some), 2 * size
-        else:
-            bound = self.received
-        count = int(np.searchsorted(self.line[:, 0], bound))
-        ready, self.line = self.line[:count], self.line[count:]
-        return ready[self._ends(ready) > NEVER_UNITS, 1], bound
-
-    def _ends(self, line: Ints) -> Ints:
-        """The last end of each of these groups, NEVER_UNITS if it is not there any more."""
-        rows, ids = self.groups.table.rows, line[:, 1]
-        there = (rows[ids, FLAGS] & LIVE != 0) & (rows[ids, NAME_START] == line[:, 0])
-        ends = np.full(len(line), NEVER_UNITS, np.int64)
-        group, events = self.groups.read(ids[there])
-        first = np.flatnonzero(np.diff(group, prepend=-1))
-        if len(first):
-            ends[there] = np.maximum.reduceat(events[:, END], first)
-        return ends
 
     def _write(self, gone: Ints, bound: int) -> Batch:
         """The inserts of these groups, which leave the state, in order, and the stable."""
@@ -189,12 +140,7 @@ class CleanseState(UnaryState):
 
     def restored(self) -> None:
         """What starts before the frontier stands in the line, the rest is due at its start."""
-        ids = self.groups.table.living()
-        start = self.groups.table.rows[ids, NAME_START]
-        passed = start < self.received
-        line = np.stack([start, ids], axis=1)[passed]
-        self.line = line[np.argsort(line[:, 0], kind="stable")]
-        self.groups.schedule(ids[~passed], start[~passed])
+        self.line.restore(self.received)
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -207,10 +153,7 @@ class CleanseState(UnaryState):
         assert self.released == bound, (
             f"released {self.released} != smallest open start {bound}"
         )
-        line = self.line[:, 0]
-        assert (np.diff(line) >= 0).all(), f"starts of the line are not sorted: {line}"
-        passed = rows[rows[:, START] < self.received, START]
-        assert np.isin(passed, line).all(), f"starts {passed} are not all in the line {line}"
+        self.line.check(self.received)
 
 
 def release_order(start: Ints, payload: pa.Table, end: Ints) -> NDArray[np.intp]:

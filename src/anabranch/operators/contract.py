@@ -110,7 +110,11 @@ class Reason(Enum):
         Bucket.VIOLATION,
         "starts when an earlier insert of its replica does; R0 needs starts that increase",
     )
-    HELD = (23, Bucket.PENDING, "held back until its replica is joined, or a policy shows it")
+    HELD = (
+        23,
+        Bucket.PENDING,
+        "held back: its replica is joining, a policy shows it later, or align waits",
+    )
     EXPELLED = (24, Bucket.VIOLATION, "its replica was detached for an earlier violation")
     APPLIED = (25, Bucket.ABSORBED, "applied to the events from which the output follows")
     SECOND_OF_KEY = (
@@ -130,6 +134,10 @@ class Reason(Enum):
         Bucket.ABSORBED,
         "the output is final here: another replica of the query was faster",
     )
+    BEHIND_FORCED = (30, Bucket.LATE, "behind the stable that finalize forced (`remember`)")
+    OF_FORGOTTEN = (31, Bucket.LATE, "adjusts an event that finalize has forgotten")
+    BROKEN_CHAIN = (32, Bucket.PENDING, "adjusts an event that has not arrived yet")
+    NOT_PROMISED = (33, Bucket.VIOLATION, "more than its promise counts, or a second promise")
 
     def __init__(self, code: int, bucket: Bucket, text: str) -> None:
         self.code: Final = code
@@ -230,7 +238,21 @@ class NewSettings:
     input: str = ""
 
 
-ControlEntry: TypeAlias = Attach | Detach | PassOver | Await | NewSettings
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far the whole query is at the end of this step, in all lanes: `abilities.Paced`.
+
+    `start` is the greatest start that it has seen, without rows that a guard holds for wrong.
+    `time` is that of the trigger by the wall clock, in microseconds, where the host knows it.
+    It concerns all inputs: `input` names none.
+    """
+
+    start: int
+    time: int | None = None
+    input: str = ""
+
+
+ControlEntry: TypeAlias = Attach | Detach | PassOver | Await | NewSettings | Reached
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,14 +284,16 @@ class Inputs:
 class Resolved:
     """Elements of one replica that were `pending` after an earlier step, and no longer are.
 
-    They come in the order in which they had arrived, each in one step only; `reasons` are the
-    codes that they have now.  A replica's elements that are pending after a step are those that
-    were before, and those in its buckets, without these.
+    They come in the order in which they had arrived (of align, in that of their release), each
+    in one step only; `reasons` are the codes that they have now, `was` is why they waited.  A
+    replica's elements that are pending after a step are those that were before, and those in
+    its buckets, without these.
     """
 
     replica: str
     batch: Batch
     reasons: Codes
+    was: Reason = Reason.HELD
 
     @property
     def buckets(self) -> Codes:

@@ -86,13 +86,17 @@ def run(
 ) -> Iterator[tuple[PipelineStep, Inputs, StepResult]]:
     """Take one step with each operator that has something to read.
 
-    `given` has what entries take, by their ids, and the streams of the stage before by name.
-    Yields each step with what it read and what it made of it.  An error names the step.
+    `given` has what entries take, by their ids, and the streams of the stage before by name;
+    also control entries for other steps.  Yields each step with what it read and what it made
+    of it.  An error names the step.
     """
     made: dict[str, Batch] = {}
     last = next(iter(given))  # the first step reads the one stream, if it names none
+    first = entries(pipeline)
     for one in pipeline:
-        inputs = given.get(one.id) or _read(one, last, made, given)
+        takes_inputs = one.id in given and one.id in first and not one.reads
+        read = None if takes_inputs else _read(one, last, made, given)
+        inputs = _together(given.get(one.id), read)
         last = last if one.observes else one.id
         if inputs is None:
             continue
@@ -105,6 +109,13 @@ def run(
             raise type(error)(message) from error
         made[one.id] = result.output
         yield one, inputs, result
+
+
+def _together(own: Inputs | None, read: Inputs | None) -> Inputs | None:
+    """What a step is given and what it reads of others; None if neither is there."""
+    if own is None or read is None:
+        return read if own is None else own
+    return Inputs((*own.arrivals, *read.arrivals), own.control)
 
 
 def _read(

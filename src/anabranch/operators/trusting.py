@@ -101,10 +101,10 @@ class TrustingState(ABC):
         frontier = self.frontier
         output = changed.output
         if frontier > shown:
-            output = concat([output, _stable(self.output, frontier)])
-        reasons = tuple(_reasons(one.batch) for one in inputs.arrivals)
+            output = concat([output, stable_of(self.output, frontier)])
+        reasons = tuple(reasons_of(one.batch) for one in inputs.arrivals)
         if frontier > shown:
-            _name_leader(inputs.arrivals, reasons, min(self.received.values()))
+            name_leader(inputs.arrivals, reasons, min(self.received.values()))
         kind = changed.output.kind
         return StepResult(
             output,
@@ -170,13 +170,14 @@ def lost_event(name: str, what: str) -> StateError:
     )
 
 
-def _stable(schema: ElementSchema, time: int) -> Batch:
+def stable_of(schema: ElementSchema, time: int) -> Batch:
+    """A batch of one stable."""
     none = np.zeros(1, np.int64)
     payload = with_stable(schema.payload.empty_table(), schema, 1)
     return Batch(schema, np.array([STABLE], np.int8), none + time, none, none, payload)
 
 
-def _reasons(batch: Batch) -> Codes:
+def reasons_of(batch: Batch) -> Codes:
     """Why each element is where it is: applied, without effect, or a stable."""
     codes = np.full(len(batch), Reason.APPLIED.code, np.int8)
     codes[changes_nothing(batch)] = Reason.NO_CHANGE.code
@@ -184,7 +185,7 @@ def _reasons(batch: Batch) -> Codes:
     return codes
 
 
-def _name_leader(arrivals: Sequence[Arrival], reasons: Sequence[Codes], time: int) -> None:
+def name_leader(arrivals: Sequence[Arrival], reasons: Sequence[Codes], time: int) -> None:
     """One stable of this time or beyond moved the frontier, however many inputs brought one."""
     for arrival, codes in zip(arrivals, reasons, strict=True):
         batch = arrival.batch

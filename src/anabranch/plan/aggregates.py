@@ -78,7 +78,8 @@ def user_defined(
         result: `result(state)` returns the value of the result column.
         type: The type of the result, a pyarrow type such as `pa.float64()`.
         canonical: True: the result does not depend on the order of values, so that replicas of
-            the query agree.
+            the query agree, and a state is made of the one before, with `remove`. Else each
+            result is computed from all of its values.
     """
     user = UserDefined(zero, add, remove, result, type, canonical)
     return Aggregate("user", column, "", user=user)

@@ -16,7 +16,7 @@ from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.node import sources as entries_of
 from anabranch.plan.properties import in_words, properties
-from anabranch.plan.replicas import explain_merge, warnings_of
+from anabranch.plan.replicas import explain_merge, warnings_of, why_not_canonical
 from anabranch.plan.stages import Placed, Stage, stages
 
 _REMEMBERS: Final = {
@@ -103,7 +103,7 @@ def _step(
         *(f"    {line}" for line in more),
         f"    remembers {_remembered(node.operator)}",
         *_final(node),
-        f"    {in_words(promised)}",
+        f"    {in_words(promised, doubt=why_not_canonical(node))}",
     ]
 
 

@@ -57,8 +57,10 @@ def unordered(properties: StreamProperties) -> StreamProperties:
     return StreamProperties(insert_only=properties.insert_only, keyed=properties.keyed)
 
 
-def in_words(properties: StreamProperties) -> str:
+def in_words(properties: StreamProperties, *, doubt: str = "") -> str:
     """What is promised, and the case in which replicas of such a stream merge.
+
+    `doubt` is why two replicas may differ although their inputs do not.
 
     >>> in_words(StreamProperties(insert_only=True, strictly_increasing=True))
     'promises insert_only, strictly_increasing; replicas of it merge by case R0'
@@ -70,4 +72,5 @@ def in_words(properties: StreamProperties) -> str:
     if properties.strictly_increasing:
         names = [name for name in names if name in ("insert_only", "strictly_increasing")]
     promised = ", ".join(names) or "nothing"
-    return f"promises {promised}; replicas of it merge by case {case}"
+    merge = f"may differ: {doubt}" if doubt else f"merge by case {case}"
+    return f"promises {promised}; replicas of it {merge}"

@@ -12,6 +12,7 @@ column; `history` is what must be true in the end; `options` are those of the op
 `name value`.  All but the inputs may be left out.  A payload of several columns is written as
 one text: `"a (0, 6)"`.
 
+A row `reached` has the greatest start that the whole query has seen at the end of a column.
 Before its elements a cell may have `attach`, `attach GUARANTEE` or `detach`: the input
 comes or leaves.  `run_case` runs a case on an engine.
 """
@@ -50,7 +51,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One picture: `name` is `file:line`; `control` has the entries of each column."""
+    """One picture: `name` is `file:line`; `control` has the entries of each column.
+
+    `reached` has the greatest start of the whole query at the end of a column.
+    """
 
     name: str
     description: str
@@ -59,6 +63,7 @@ class Case:
     history: History | None
     control: Mapping[int, tuple[Control, ...]] = field(default_factory=dict)
     options: Mapping[str, str | int] = field(default_factory=dict)
+    reached: Mapping[int, int] = field(default_factory=dict)
 
     def arrivals(self) -> list[tuple[str, Element]]:
         """The inputs as (replica, element), column by column, each from the top."""
@@ -124,6 +129,7 @@ def _read(name: str, description: str, text: str) -> Case:
     history: History | None = None
     control: dict[int, list[Control]] = {}
     options: dict[str, str | int] = {}
+    reached: dict[int, int] = {}
     for row_name, cells in split_rows(text):
         kind, _, replica = row_name.partition(" ")
         if row_name == "history":
@@ -134,6 +140,8 @@ def _read(name: str, description: str, text: str) -> Case:
                 key: int(value) if value.isdigit() else value
                 for key, _, value in (cell.partition(" ") for cell in cells)
             }
+        elif row_name == "reached":
+            reached = {at: int(cell) for at, cell in enumerate(cells) if cell}
         elif row_name == "out":
             (out,) = parse_marble(" | ".join(["out", *cells])).rows
         elif kind == "replica" and replica:
@@ -141,14 +149,15 @@ def _read(name: str, description: str, text: str) -> Case:
             replicas += parse_marble(" | ".join([replica, *rest])).rows
         else:
             message = (
-                f"row {row_name!r}; rows are 'replica NAME', 'out', 'history' and 'options'"
+                f"row {row_name!r}; rows are 'replica NAME', 'out', 'reached', 'history' "
+                "and 'options'"
             )
             raise NotationError(message)
     if not replicas:
         message = "a case without input; add a row 'replica NAME | ...'"
         raise NotationError(message)
     entries = {column: tuple(some) for column, some in control.items()}
-    return Case(name, description, tuple(replicas), out, history, entries, options)
+    return Case(name, description, tuple(replicas), out, history, entries, options, reached)
 
 
 def _take_control(
@@ -191,6 +200,8 @@ def run_case(case: Case, engine: "Engine") -> None:
         for name, element in arrived:
             engine.push(name, [element])
         engine.cut()
+        if column in case.reached:
+            engine.reach(case.reached[column])
         expected += out
         if case.out is not None:
             _compare(case, column, engine, expected)

@@ -9,6 +9,7 @@
     engine.attach("west", guarantee=5)                  an input takes part, or
     engine.detach("west")                               leaves
     engine.change("stable_lag=2")                       other settings, from the next step on
+    engine.reach(20)                                    the greatest start of the whole query
     engine.cut()                                        the step (on Spark: the trigger) ends
     engine.restart()                                    stop, and go on from what was saved
     engine.output, engine.history, engine.account       what came of it
@@ -63,7 +64,7 @@ from anabranch.model.element import Element
 from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER, Time
-from anabranch.operators.contract import Attach, Bucket, Detach, NewSettings, PassOver
+from anabranch.operators.contract import Attach, Bucket, Detach, NewSettings, PassOver, Reached
 from anabranch.testing.backends import COUNTED, Backend, Compiled, Stepwise
 from anabranch.testing.operators import OPERATORS, Entry
 
@@ -126,6 +127,13 @@ class Engine:
         """Go on with other settings: of a merge, a policy as text; `violations` stays."""
         self.cut()
         self._backend.control(NewSettings(settings))
+
+    def reach(self, start: Time, *, time: int | None = None) -> None:
+        """The query has seen this start, in all lanes, by this time of the wall clock."""
+        self.cut()
+        units = _units(start)
+        assert units is not None, "a start is a time"
+        self._backend.control(Reached(units, time))
 
     def cut(self) -> tuple[Element, ...]:
         """End the step: take what was pushed; what came out since the cut before."""
@@ -228,7 +236,10 @@ def engine(
     "drop"), and the options of `merge`.  `distinct` takes one input; `difference`, `join` and
     `union_of` take two, `left` and `right`, and must not break their promises.  `join` has
     `how` ("inner", "left", "semi", "anti") and joins on the first column; the other columns of
-    its right input are called `right_NAME`.
+    its right input are called `right_NAME`.  `hold` is align in front of a step: it has `wait`,
+    `wait_wall`, `release` ("ordered", "final") and `beside`, the number of inputs that it is
+    released together with.  `finalize` has `remember`.  `promised` has `origin` and `remember`,
+    and its input `promises` has counts as payloads.
 
     `payload` are the payload columns: with one column a payload is its value, else a tuple.
     `lanes` counts on the engines that have several.  Compiled states assert their invariants

@@ -23,6 +23,9 @@ from anabranch.operators.contract import (
     NewSettings,
     Operator,
     PassOver,
+    Reached,
+    Route,
+    ports_of,
 )
 from anabranch.operators.pipeline import PipelineStep
 from anabranch.operators.state.reshape import Reshape
@@ -32,7 +35,7 @@ from anabranch.spark.lane.exported import HeldParts
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.redistribute import split, unite
 from anabranch.spark.lane.rows import LaneRow
-from anabranch.spark.lane.spec import LaneSpec, with_stables
+from anabranch.spark.lane.spec import Entry, LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.state_cache import WarmCopies
 from anabranch.spark.lane.trigger import Made, make
@@ -40,6 +43,7 @@ from anabranch.spark.pack.parcels import (
     ATTACH,
     CHANGE,
     DETACH,
+    NOTE,
     PASS,
     Facts,
     Parcel,
@@ -99,6 +103,10 @@ class InLanes:
         pipeline = (PipelineStep(self.operator.name, self.operator),)
         order = Order(self.operator.schema)
         self.spec = LaneSpec("engine", self.lanes, pipeline, order, final=self.shows_final)
+        step, others = self.operator.name, self._of_other_columns()
+        if others:
+            entries = [Entry(step, Order(one), frozenset({name})) for name, one in others]
+            self.spec = replace(self.spec, entries=(*entries, Entry(step, order)))
         self.stores = [Parts() for _ in range(self.lanes)]
         self.behind: LaneSpec | None = None
         if getattr(self.operator, "holds_stables", False):
@@ -118,6 +126,8 @@ class InLanes:
         self.expelled.discard(entry.input)
         kind = PASS if isinstance(entry, PassOver) else DETACH
         one = Parcel(0, entry.input, log=self.trigger, entry=kind)
+        if isinstance(entry, Reached):
+            one = replace(one, entry=NOTE, greatest=entry.start, at=entry.time)
         if isinstance(entry, NewSettings):
             one = replace(one, entry=CHANGE, settings=entry.settings)
         if isinstance(entry, Attach):
@@ -133,12 +143,21 @@ class InLanes:
         made: list[Parcel] = []
         for (name, attachment), elements in together.items():
             one = Parcel(0, name, attachment, log=self.trigger, file="pushed")
-            batch = from_elements(elements, self.operator.schema)
+            batch = from_elements(elements, self.spec.schema(name))
             places = pa.table({"row": pa.array(np.arange(len(elements)))})
             made += pieces(one, batch, places, self.lanes, self.spec.routing)
             made += in_every_lane(one, self.lanes, Facts(len(elements)))
         if made:
             self._commit(made)
+
+    def _of_other_columns(self) -> list[tuple[str, ElementSchema]]:
+        """Inputs that have columns of their own, as promises have."""
+        schema = self.operator.schema
+        return [
+            (name, one.schema)
+            for name, one in ports_of(self.operator).items()
+            if one.route is Route.ALL and one.schema != schema
+        ]
 
     def redistribute(self, lanes: int, operator: Operator | None = None) -> None:
         """Go on in another number of lanes, with what was saved.

@@ -72,6 +72,14 @@ from anabranch.testing.trusting import (
     union_of,
     union_of_reference,
 )
+from anabranch.testing.waiting import (
+    finalize_of,
+    finalize_reference,
+    hold_of,
+    hold_reference,
+    promised_of,
+    promised_reference,
+)
 
 Options = Mapping[str, Any]
 Unary: TypeAlias = Normalise | Cleanse | Align | ReportFinal | NewLifetimes | ReplacedBy
@@ -259,6 +267,9 @@ OPERATORS: Final[Mapping[str, Entry]] = {
     "normalise": _unary(NormaliseOperator, Normalise),
     "cleanse": _unary(CleanseOperator, Cleanse),
     "align": _unary(AlignOperator, Align),
+    "hold": Entry(hold_of, hold_reference, has_members=False),
+    "finalize": Entry(finalize_of, finalize_reference, has_members=False),
+    "promised": Entry(promised_of, promised_reference, has_members=False),
     "final": _unary(
         ReportFinalOperator,
         ReportFinal,

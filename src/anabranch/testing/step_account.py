@@ -39,7 +39,7 @@ class StepAccount:
             self.read += _kinds(kind[mine])
             self._of(arrival.input).update(_reasons(reasons[mine]))
         for one in result.resolved:
-            self._of(one.replica)[Reason.HELD] -= len(one.reasons)
+            self._of(one.replica)[one.was] -= len(one.reasons)
             self._of(one.replica).update(_reasons(one.reasons))
         written = result.output.kind
         self.written += _kinds(written if stables else written[written != STABLE])

@@ -10,6 +10,8 @@ in sorted order).
 [3.0, 2.0, None]
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +51,7 @@ def results(function: Aggregate, bag: Ints, values: pa.Array, count: int) -> pa.
         return pa.Array.from_buffers(kind, count, [None, offsets], children=[ordered])
     if function.kind == "quantile":
         return _quantiles(float(function.p or 0.0), first, ordered)
-    return _user_defined(function, first, ordered)
+    return _user_defined(function, first, ordered, rank)
 
 
 def ranks(values: pa.Array) -> Ints:
@@ -104,13 +106,46 @@ def _quantiles(p: float, first: Ints, ordered: pa.Array) -> pa.Array:
     return to_arrow(out, pa.float64(), mask=has)
 
 
-def _user_defined(function: Aggregate, first: Ints, ordered: pa.Array) -> pa.Array:
+def _user_defined(function: Aggregate, first: Ints, ordered: pa.Array, rank: Ints) -> pa.Array:
+    """The results of a user's functions; of the values the `rank` is where they are sorted.
+
+    From one bag to the next, which are mostly neighbours in time, few values come and go.  If
+    the result depends on the bag alone (`canonical`), the next state is made of the last one,
+    by `remove` and `add`; else of all values, in their order.
+    """
     user = function.user
     assert user is not None, f"{function} has no functions"
     values, found = ordered.to_pylist(), []
-    for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-        state = user.zero()
-        for value in values[begin:end]:
-            state = user.add(state, value)
-        found.append(user.result(state))
+    ranked: list[int] = rank.tolist()
+    state, last = user.zero(), (0, 0)
+    for bag in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        gone, come = _differences(ranked, last, bag)
+        if not user.canonical or len(gone) + len(come) >= bag[1] - bag[0]:
+            state, gone, come = user.zero(), [], list(range(*bag))
+        for at in gone:
+            state = user.remove(state, values[at])
+        for at in come:
+            state = user.add(state, values[at])
+        value = user.result(state)
+        # A list may be the state itself, which goes on to the next bag.
+        found.append(pa.scalar(value, user.type) if pt.is_nested(user.type) else value)
+        last = bag
     return pa.array(found, user.type)
+
+
+def _differences(
+    ranked: Sequence[int], one: tuple[int, int], other: tuple[int, int]
+) -> tuple[list[int], list[int]]:
+    """The positions of values that only one of two sorted bags has, and only the other."""
+    gone, come = [], []
+    (i, end), (j, stop) = one, other
+    while i < end and j < stop:
+        if ranked[i] == ranked[j]:
+            i, j = i + 1, j + 1
+        elif ranked[i] < ranked[j]:
+            gone.append(i)
+            i += 1
+        else:
+            come.append(j)
+            j += 1
+    return [*gone, *range(i, end)], [*come, *range(j, stop)]

@@ -52,7 +52,8 @@ class UserDefined:
 
     `add(state, value)` and `remove(state, value)` return the next state; `result(state)` has
     the type `type`.  States are not saved: they are computed again from the events.
-    `canonical`: the result depends on the bag of values alone.
+    `canonical`: the result depends on the bag of values alone, whatever was added and removed
+    before; only then `remove` is called.
     """
 
     zero: Callable[[], Any]

@@ -201,17 +201,18 @@ class Groups:
         *,
         mark: int,
         facts: Mapping[str, int | str],
+        more: Sequence[pa.Table] = (),
     ) -> Saved:
         """The parts that changed after the mark `since`, or all; `facts` are in the header.
 
         `mark` is the state's.  Of a block its groups are saved, with how many events each has,
-        and then the events.
+        and then the events.  `more` are tables that every save writes.
         """
         head = to_table({}, kind.header(time=schema.time.value, mark=mark, **facts))
         held = InBlocks(
             self.table.blocks(), self.table.ids_in, self._tables, self.payload, at_once=False
         )
-        return save(head, held, schema.payload, since)
+        return save(head, held, schema.payload, since, more=more)
 
     def _tables(self, ids: Ints) -> tuple[pa.Table, ...]:
         """These groups, and their events."""
@@ -224,14 +225,20 @@ class Groups:
         self, kind: StateKind, schema: ElementSchema, parts: Mapping[str, bytes]
     ) -> dict[str, str]:
         """Fill empty groups with what was saved; returns the header.  Nothing is due yet."""
-        _, header, blocks, empty, _ = open_control(parts, kind, schema)
+        return self.restore_all(kind, schema, parts, more=0)[0]
+
+    def restore_all(
+        self, kind: StateKind, schema: ElementSchema, parts: Mapping[str, bytes], *, more: int
+    ) -> tuple[dict[str, str], Sequence[pa.Table]]:
+        """As `restore`; also the tables that every save writes."""
+        _, header, blocks, empty, tables = open_control(parts, kind, schema, more=more)
         names = ("node", "count")
         none = to_table(dict.fromkeys((*names, *self.columns), np.empty(0, np.int64)))
         groups, events = [none.select(names)], [none.select(self.columns)]
         payloads = [empty]
-        for some, more, payload in read_blocks(parts, blocks, kind):
+        for some, rest, payload in read_blocks(parts, blocks, kind):
             groups.append(some)
-            events.append(more.next())
+            events.append(rest.next())
             payloads.append(payload)
         held = pa.concat_tables(groups)
         self._log = matrix_of(pa.concat_tables(events), self.columns)
@@ -239,7 +246,7 @@ class Groups:
         payload = pa.concat_tables(payloads) if len(empty.schema) else empty
         self._restore_rows(column_of(held, "node"), column_of(held, "count"), payload)
         self.table.date(blocks)
-        return header
+        return header, tables
 
     def take_over(
         self, shares: "Sequence[tuple[Groups, Ints]]", reshape: Reshape | None = None

@@ -61,10 +61,10 @@ def _why(
     parts = [f"source {source}"]
     if at < frontier:
         shown = show_time(frontier, time)
-        parts.append(f"{_span(frontier - at, time)} behind the frontier {shown}")
+        parts.append(f"{span(frontier - at, time)} behind the frontier {shown}")
     if beat != NEVER_UNITS and at <= beat:
         shown = show_time(beat, time)
-        parts.append(f"{_span(beat - at + 1, time)} behind its heartbeat {shown}")
+        parts.append(f"{span(beat - at + 1, time)} behind its heartbeat {shown}")
     return ", ".join([*parts, f"bound: {_bound(clock, state, unit, time)}"])
 
 
@@ -80,8 +80,9 @@ def _bound(clock: LaneClock, state: ClockState, unit: str | None, time: TimeType
 
 def _pair(pair: Pair, time: TimeType) -> str:
     wait = f"{pair.wait} rows" if pair.rows else show_span(pair.wait)
-    return f"less than {_span(pair.distance, time)} behind" + f" after {wait}" * bool(pair.wait)
+    return f"less than {span(pair.distance, time)} behind" + f" after {wait}" * bool(pair.wait)
 
 
-def _span(units: int, time: TimeType) -> str:
+def span(units: int, time: TimeType) -> str:
+    """A distance between two times, as people read it."""
     return show_span(units) if time is TimeType.TIMESTAMP else str(units)

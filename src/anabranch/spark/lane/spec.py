@@ -45,7 +45,8 @@ class Founder:
 class Entry:
     """A step that takes inputs of the lane: which of them, and how their elements are ordered.
 
-    `names` are its inputs; None: all that no other entry has.
+    `names` are its inputs; None: all that no other entry has.  A step whose inputs have
+    different columns has several entries.
     """
 
     step: str
@@ -134,7 +135,8 @@ class LaneSpec:
     @property
     def entry_steps(self) -> tuple[str, ...]:
         """The steps that take inputs, in order."""
-        return tuple(one.step for one in self.entries) or (self.pipeline[0].id,)
+        steps = dict.fromkeys(one.step for one in self.entries)
+        return tuple(steps) or (self.pipeline[0].id,)
 
     def schema(self, name: str) -> ElementSchema:
         """The columns of the elements of an input, or of a stream of the stage before."""

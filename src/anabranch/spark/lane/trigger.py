@@ -10,38 +10,39 @@ some policies it changes the output, and moves its frontier.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, Codes, Ints, concat
-from anabranch.batch.buffers import take
-from anabranch.errors import StateError, ViolationError
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch, concat
+from anabranch.errors import StateError
 from anabranch.operators.contract import (
-    REASONS,
     Arrival,
     Attach,
     Await,
-    Bucket,
     ControlEntry,
     Detach,
     Inputs,
-    InputStatus,
     NewSettings,
     PassOver,
-    State,
     StepResult,
 )
 from anabranch.operators.pipeline import run
-from anabranch.sources.channels import ELEMENTS, FINAL, LATE, ROWS, VIOLATIONS
-from anabranch.spark.clock_record import ClockRecord
+from anabranch.sources.channels import ELEMENTS, FINAL, ROWS, VIOLATIONS
 from anabranch.spark.lane.account import Account, leader
 from anabranch.spark.lane.exported import TOO_LATE
 from anabranch.spark.lane.heartbeats import advance, record_of
-from anabranch.spark.lane.late import explained
+from anabranch.spark.lane.now import Trigger
+from anabranch.spark.lane.quarantine import (
+    Place,
+    forces,
+    from_stage,
+    quarantine,
+    quarantine_left,
+)
+from anabranch.spark.lane.reach import Reach
 from anabranch.spark.lane.receive import Order, Received, Round, gathered, rounds, stable_at
 from anabranch.spark.lane.rows import ORIGIN, LaneRow
 from anabranch.spark.lane.spec import LaneSpec, NextStage
@@ -61,42 +62,6 @@ from anabranch.spark.pack.parcels import (
 from anabranch.spark.pack.positions import Span
 from anabranch.spark.progress import LaneRecord, shown
 
-LEFT = "its replica was detached; it returns with a greater attachment number"
-
-
-@dataclass
-class _Trigger:
-    """One trigger of one lane; `output` is collected, by step, for the stage after it."""
-
-    number: int
-    lane: Lane
-    spec: LaneSpec
-    account: Account
-    rows: list[LaneRow] = field(default_factory=list)
-    output: dict[str, list[Batch]] = field(default_factory=dict)
-    log: int = -1
-    taken: int = 0
-    clock: ClockRecord | None = None
-
-    @property
-    def entries(self) -> list[State]:
-        """The states of the operators that take inputs."""
-        return [self.lane.states[step] for step in self.spec.entry_steps]
-
-    @property
-    def attached(self) -> list[InputStatus]:
-        """The inputs that take part."""
-        return [status for state in self.entries for status in state.inputs]
-
-    @property
-    def last(self) -> State:
-        """The state of the operator whose output is the lane's."""
-        return self.lane.states[self.spec.source]
-
-    def row(self, channel: str, **values: Any) -> None:
-        """Add a row of this step."""
-        self.rows.append(LaneRow(channel, self.number, self.lane.steps, **values))
-
 
 @dataclass(frozen=True)
 class Made:
@@ -110,7 +75,7 @@ class Made:
 def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> Made:
     """Take the steps of one trigger."""
     counting = number == COUNTING_LANE
-    now = _Trigger(number, lane, spec, Account(counting=counting))
+    now = Trigger(number, lane, spec, Account(counting=counting))
     if spec.before is None:
         _take_inputs(now, parcels)
         # Rows of DataFrames come after all entries of the log, and are none.
@@ -122,7 +87,7 @@ def make(number: int, lane: Lane, parcels: Sequence[Parcel], spec: LaneSpec) -> 
     return Made(now.rows, sent, _record(now))
 
 
-def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
+def _take_stage(now: Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
     """One step with all streams of the stage before."""
     given: dict[str, Inputs] = {}
     # Where the lanes before make the output, their steps number its rows.
@@ -134,11 +99,12 @@ def _take_stage(now: _Trigger, parcels: Sequence[Parcel], lanes: int) -> None:
         given[name] = Inputs((Arrival(name, batch),))
         now.taken += int(batch.is_data.sum())
         now.output.setdefault(name, []).append(_data(batch))
-    _step(now, given, {})
+    now.reach = Reach.of(parcels, list(given))
+    _step(now, now.reach.given(now.spec.pipeline, now.lane.states, given), {})
     now.lane.steps += 1
 
 
-def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+def _take_positions(now: Trigger, parcels: Sequence[Parcel]) -> None:
     """Note how far Kafka's partitions are read; refuse a reader that begins too late.
 
     The driver cannot ask Spark where a reader begins, so it is left a mark: the next start
@@ -156,7 +122,7 @@ def _take_positions(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         raise
 
 
-def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+def _take_inputs(now: Trigger, parcels: Sequence[Parcel]) -> None:
     lane, spec = now.lane, now.spec
     _take_positions(now, parcels)
     known = {status.name: status.attachment for status in now.attached} | lane.gone
@@ -171,8 +137,10 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         _control(now, NewSettings(one.settings or ""))
         lane.steps += 1
     others = [one for one in parcels if one.entry not in (CHANGE, BEAT, CLOCK)]
-    for each in rounds(others, order_of, known):
-        _round(now, each)
+    every = rounds(others, order_of, known)
+    now.reach = Reach.of_rows(parcels, spec.entry_steps)
+    for each in every:
+        _round(now, each, is_last=each is every[-1])
     _beat(now, [one for one in parcels if one.entry in (BEAT, CLOCK)])
     refused: list[Refused] = []
     for parcel in parcels:
@@ -185,7 +153,7 @@ def _take_inputs(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         now.rows.append(LaneRow(VIOLATIONS, now.number, lane.steps - 1, origin=origin))
 
 
-def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
+def _beat(now: Trigger, parcels: Sequence[Parcel]) -> None:
     """Let the clocks infer stables, after all rows of the trigger."""
     lane, spec = now.lane, now.spec
     pace = advance(lane.clocks, spec.clocks, parcels, now.attached)
@@ -209,7 +177,7 @@ def _beat(now: _Trigger, parcels: Sequence[Parcel]) -> None:
         lane.steps += 1
 
 
-def _round(now: _Trigger, one: Round) -> None:
+def _round(now: Trigger, one: Round, *, is_last: bool) -> None:
     lane = now.lane
     for name, attachment, guarantee in one.attached:
         if attachment > lane.gone.get(name, 0):
@@ -234,12 +202,21 @@ def _round(now: _Trigger, one: Round) -> None:
     mine: dict[str, list[Received]] = {step: [] for step in now.spec.entry_steps}
     for item in taken:
         mine[now.spec.entry(item.input).step].append(item)
-    _step(now, _by_entry(now, arrivals), mine)
+    given = _by_entry(now, arrivals)
+    if is_last:
+        given = now.reach.given(now.spec.pipeline, lane.states, given)
+    _step(now, given, mine)
     left = [item for item in one.received if item not in taken]
     for item in [*left, *one.after]:
-        _quarantine_left(now, item)
+        quarantine_left(now, item)
     lane.steps += 1
-    for name, attachment in one.detached:
+    _leave(now, one.detached)
+
+
+def _leave(now: Trigger, detached: Sequence[tuple[str, int]]) -> None:
+    """Let inputs leave after their elements."""
+    lane = now.lane
+    for name, attachment in detached:
         inputs = [one for one in now.attached if one.name == name]
         if any(one.attachment > attachment for one in inputs):
             continue  # it has returned before this entry was read
@@ -250,7 +227,7 @@ def _round(now: _Trigger, one: Round) -> None:
         lane.steps += 1
 
 
-def _by_entry(now: _Trigger, arrivals: Sequence[Arrival]) -> dict[str, Inputs]:
+def _by_entry(now: Trigger, arrivals: Sequence[Arrival]) -> dict[str, Inputs]:
     """What each entry takes, if it is nothing."""
     mine: dict[str, list[Arrival]] = {step: [] for step in now.spec.entry_steps}
     for one in arrivals:
@@ -258,7 +235,7 @@ def _by_entry(now: _Trigger, arrivals: Sequence[Arrival]) -> dict[str, Inputs]:
     return {step: Inputs(tuple(some)) for step, some in mine.items()}
 
 
-def _control(now: _Trigger, entry: ControlEntry) -> None:
+def _control(now: Trigger, entry: ControlEntry) -> None:
     concerned = (
         now.spec.entry_steps
         if isinstance(entry, NewSettings)
@@ -268,7 +245,7 @@ def _control(now: _Trigger, entry: ControlEntry) -> None:
 
 
 def _step(
-    now: _Trigger,
+    now: Trigger,
     given: Mapping[str, Inputs],
     taken: Mapping[str, Sequence[Received]],
     *,
@@ -278,10 +255,11 @@ def _step(
 
     Elements that are not `counted` came from no source: they are in no bucket.
     """
-    spec = now.spec
+    spec, states = now.spec, now.lane.states
     results: dict[str, StepResult] = {}
-    for one, inputs, made in run(spec.pipeline, now.lane.states, given):
-        takes_inputs = spec.before is None and one.id in given
+    passed = {one.id: int(states[one.id].frontier) for one in spec.pipeline if forces(one)}
+    for one, inputs, made in run(spec.pipeline, states, given):
+        takes_inputs = spec.before is None and one.id in spec.entry_steps
         result = made if counted or not takes_inputs else replace(made, buckets=(), reasons=())
         results[one.id] = result
         now.account.add_flow(one.id, inputs, result)
@@ -289,15 +267,15 @@ def _step(
             mine = taken.get(one.id, ())
             now.account.add(mine, result, now.lane.states[one.id].inputs)
         else:
-            mine = [_from_stage(arrival.input, arrival.batch) for arrival in inputs.arrivals]
+            mine = [from_stage(arrival.input, arrival.batch) for arrival in inputs.arrivals]
         now.account.add_counts(result, takes_inputs=takes_inputs)
-        _quarantine(now, mine, result)
+        quarantine(now, mine, result, Place(one.id, passed.get(one.id), takes_inputs))
         if result.rows is not None and result.rows.num_rows:
             now.row(ROWS, origin=result.rows)
     _emit(now, results)
 
 
-def _emit(now: _Trigger, results: Mapping[str, StepResult]) -> None:
+def _emit(now: Trigger, results: Mapping[str, StepResult]) -> None:
     """The output of the steps: for the next stage, or as rows."""
     spec, reporter = now.spec, now.spec.pipeline[-1].id
     if spec.after is not None and not spec.after.only_stables:
@@ -320,12 +298,6 @@ def _emit(now: _Trigger, results: Mapping[str, StepResult]) -> None:
     _elements(now, output, ELEMENTS)
 
 
-def _from_stage(sender: str, batch: Batch) -> Received:
-    """Elements that another operator sent: their rows have no place in any file."""
-    none = np.zeros(len(batch), np.int64)
-    return Received(sender, 1, None, batch, pa.table({}), (None,), none)
-
-
 def _data(output: Batch) -> Batch:
     """The elements but the stables; the one stable of a step comes last."""
     before = output.slice(0, len(output) - 1) if len(output) else output
@@ -335,18 +307,19 @@ def _data(output: Batch) -> Batch:
     return output.take(np.flatnonzero(output.is_data))
 
 
-def _elements(now: _Trigger, output: Batch, channel: str) -> None:
+def _elements(now: Trigger, output: Batch, channel: str) -> None:
     for first, end in cut(len(output)):
         now.row(channel, first=first, batch=output.slice(first, end))
 
 
-def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
+def _sent(now: Trigger, after: NextStage) -> list[Parcel]:
     """The elements of the trigger for each lane of the next stage, with the frontiers."""
     made: list[Parcel] = []
     for one in after.sends:
         state = now.lane.states.get(one.of)
         frontier = now.lane.passed[one.of] if state is None else int(state.frontier)
         base = Parcel(lane=0, input=one.name, part=now.number, frontier=frontier)
+        base = replace(base, greatest=now.reach.at.get(one.of), at=now.reach.time)
         lanes = after.lanes
         if after.only_stables:
             base = replace(base, log=now.lane.steps - 1)
@@ -360,91 +333,7 @@ def _sent(now: _Trigger, after: NextStage) -> list[Parcel]:
     return made
 
 
-def _quarantine(now: _Trigger, taken: Sequence[Received], result: StepResult) -> None:
-    for channel, bucket in ((LATE, Bucket.LATE), (VIOLATIONS, Bucket.VIOLATION)):
-        for item, buckets, reasons in zip(taken, result.buckets, result.reasons, strict=True):
-            where = np.flatnonzero(buckets == bucket)
-            if len(where) and now.spec.strict and bucket is Bucket.VIOLATION:
-                raise _stop(item, where, reasons)
-            for first, end in cut(len(where)):
-                some = where[first:end]
-                rows, texts = item.batch.take(some), [REASONS[c].text for c in reasons[some]]
-                if bucket is Bucket.LATE and now.spec.infers(item.input):
-                    texts = explained(
-                        now.lane, now.spec, item.input, rows, take(item.places, some), texts
-                    )
-                origin = _origin(item, some, texts)
-                now.row(channel, batch=_kept(now, rows), origin=origin)
-    for held in result.resolved:
-        where = np.flatnonzero(held.buckets == Bucket.LATE)
-        if len(where):
-            texts = [REASONS[code].text for code in held.reasons[where]]
-            rows = held.batch.take(where)
-            if now.spec.infers(held.replica):
-                texts = explained(now.lane, now.spec, held.replica, rows, pa.table({}), texts)
-            nowhere: list[Any] = [None] * len(where)
-            origin = _origins(texts, held.replica, nowhere, nowhere)
-            now.row(LATE, batch=_kept(now, rows), origin=origin)
-
-
-def _kept(now: _Trigger, batch: Batch) -> Batch:
-    """Rows that were not taken, with the columns that those of all inputs are kept with."""
-    schema = now.spec.late
-    if schema is None:
-        return batch
-    known = set(batch.payload.column_names)
-    columns = [
-        batch.payload.column(one.name) if one.name in known else pa.nulls(len(batch), one.type)
-        for one in schema.payload
-    ]
-    payload = pa.table(columns, schema=schema.payload)
-    return replace(batch, schema=schema, payload=payload, seq=None, hashes=None)
-
-
-def _quarantine_left(now: _Trigger, item: Received) -> None:
-    """Elements of an input that has left are kept as violations."""
-    rows = np.arange(len(item.batch))
-    if now.number != COUNTING_LANE:
-        rows = np.flatnonzero(item.batch.is_data)
-    now.account.add_left(item.input, len(rows))
-    for first, end in cut(len(rows)):
-        some = rows[first:end]
-        origin = _origin(item, some, [LEFT] * len(some))
-        now.row(VIOLATIONS, batch=_kept(now, item.batch.take(some)), origin=origin)
-
-
-def _origin(item: Received, rows: Ints, reasons: Sequence[str]) -> pa.Table:
-    files, numbers = item.origin(rows)
-    return _origins(reasons, item.input, files, numbers)
-
-
-def _origins(
-    reasons: Sequence[str],
-    replica: str,
-    files: Sequence[str | None],
-    numbers: Sequence[int | None],
-) -> pa.Table:
-    count = len(reasons)
-    columns = {
-        "reason": pa.array(reasons, pa.string()),
-        "replica": pa.array([replica] * count, pa.string()),
-        "file": pa.array(files, pa.string()),
-        "row": pa.array(numbers, pa.int64()),
-        "raw": pa.nulls(count, pa.string()),
-    }
-    return pa.table(columns, schema=ORIGIN)
-
-
-def _stop(item: Received, where: Ints, reasons: Codes) -> ViolationError:
-    origin = _origin(item, where[:1], [REASONS[reasons[where[0]]].text]).to_pylist()[0]
-    message = (
-        f"{origin['file']}: row {origin['row']}: {origin['reason']} (replica "
-        f"'{origin['replica']}'; --strict stops here)"
-    )
-    return ViolationError(message)
-
-
-def _record(now: _Trigger) -> LaneRecord:
+def _record(now: Trigger) -> LaneRecord:
     states = [(one, now.lane.states[one.id]) for one in now.spec.pipeline]
     is_first = now.spec.before is None
     attached, described = now.attached if is_first else (), now.spec.described

@@ -98,7 +98,8 @@ class Parcel:
     the parcel, where a stage before this one did.  `least`: elements of the latest attachment
     come under this number, if not under a greater one.  `at` is the time of the trigger,
     `look` that up to which all files of inboxes were found, and `lines` are what clocks need of
-    the rows of a partition.
+    the rows of a partition.  `greatest` is the greatest start of the rows of a partition, or of
+    a trigger where a stage sent the parcel.
     """
 
     lane: int
@@ -118,11 +119,12 @@ class Parcel:
     at: int | None = None
     look: int | None = None
     lines: pa.Table | None = None
+    greatest: int | None = None
 
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
-    "frontier", "least", "at", "look",
+    "frontier", "least", "at", "look", "greatest",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"
