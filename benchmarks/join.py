@@ -23,7 +23,7 @@ from anabranch.batch.buffers import to_arrow
 from anabranch.batch.events import with_stable
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.join import JoinOperator
+from anabranch.operators.join.operator import JoinOperator
 
 STEP = 10_000
 LEFT = ElementSchema(TimeType.BIGINT, pa.schema({"key": pa.int64(), "a": pa.int64()}))

@@ -26,8 +26,8 @@ from anabranch.operators.cleanse import CleanseState
 from anabranch.operators.contract import Inputs
 from anabranch.operators.merge.lane import MergeLane
 from anabranch.operators.merge.merge import open_merge
-from anabranch.operators.normalise import NormaliseState
 from anabranch.operators.reference.r3 import MergeR3
+from anabranch.operators.runs.normalise import NormaliseState
 
 RUN = 10_000
 

@@ -23,10 +23,10 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.lifetimes import GridWindows
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.distinct import DistinctOperator
-from anabranch.operators.join import JoinOperator
-from anabranch.operators.top_k import TopKOperator
+from anabranch.operators.join.operator import JoinOperator
+from anabranch.operators.runs.distinct import DistinctOperator
 from anabranch.plan.aggregates import avg, count
 
 RESULT = RESULTS / "simulated_hour.json"

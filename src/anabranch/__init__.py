@@ -56,17 +56,17 @@ if _TYPE_CHECKING:
         user_defined,
     )
     from anabranch.sources.inbox import Inbox, inbox
+    from anabranch.spark.checkpoint.kafka import starting_offsets
     from anabranch.spark.pack.heartbeats import clock
     from anabranch.spark.progress import Totals
     from anabranch.spark.query.grouped import Grouped
-    from anabranch.spark.query.kafka import starting_offsets
-    from anabranch.spark.query.listen import listener, progress
     from anabranch.spark.query.merge import merge, union
     from anabranch.spark.query.merged import Merged
     from anabranch.spark.query.query import Query
-    from anabranch.spark.query.running import RunningQuery
     from anabranch.spark.query.streams import Stream, elements, events
-    from anabranch.spark.query.upgrade import upgrade
+    from anabranch.spark.run.listen import listener, progress
+    from anabranch.spark.run.running import RunningQuery
+    from anabranch.spark.run.upgrade import upgrade
     from anabranch.spark.session.start import session
     from anabranch.spark.windows import run as windows_run
     from anabranch.spark.write.read_output import read_output
@@ -123,7 +123,7 @@ _HOMES = {
     "Merged": "anabranch.spark.query.merged:Merged",
     "Policy": "anabranch.operators.merge.policy:Policy",
     "Query": "anabranch.spark.query.query:Query",
-    "RunningQuery": "anabranch.spark.query.running:RunningQuery",
+    "RunningQuery": "anabranch.spark.run.running:RunningQuery",
     "Stream": "anabranch.spark.query.streams:Stream",
     "Totals": "anabranch.spark.progress:Totals",
     "avg": "anabranch.plan.aggregates:avg",
@@ -137,23 +137,23 @@ _HOMES = {
     "errors": "anabranch.errors",
     "events": "anabranch.spark.query.streams:events",
     "inbox": "anabranch.sources.inbox:inbox",
-    "listener": "anabranch.spark.query.listen:listener",
+    "listener": "anabranch.spark.run.listen:listener",
     "max": "anabranch.plan.aggregates:max",
     "merge": "anabranch.spark.query.merge:merge",
     "min": "anabranch.plan.aggregates:min",
     "model": "anabranch.model",
     "pictures": "anabranch.pictures",
-    "progress": "anabranch.spark.query.listen:progress",
+    "progress": "anabranch.spark.run.listen:progress",
     "quantile": "anabranch.plan.aggregates:quantile",
     "read_output": "anabranch.spark.write.read_output:read_output",
     "session": "anabranch.spark.session.start:session",
     "sinks": "anabranch.sinks",
-    "starting_offsets": "anabranch.spark.query.kafka:starting_offsets",
+    "starting_offsets": "anabranch.spark.checkpoint.kafka:starting_offsets",
     "stddev": "anabranch.plan.aggregates:stddev",
     "sum": "anabranch.plan.aggregates:sum",
     "testing": "anabranch.testing",
     "union": "anabranch.spark.query.merge:union",
-    "upgrade": "anabranch.spark.query.upgrade:upgrade",
+    "upgrade": "anabranch.spark.run.upgrade:upgrade",
     "user_defined": "anabranch.plan.aggregates:user_defined",
     "windows": "anabranch.windows",
     "windows_run": "anabranch.spark.windows:run",

@@ -18,11 +18,11 @@ from anabranch.sinks.folder import stage
 from anabranch.sinks.published import Ledger, missing
 from anabranch.sources.files import look
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.query.consumed import removable
-from anabranch.spark.query.control_log import ControlLog
-from anabranch.spark.query.prepare import Folders
-from anabranch.spark.query.run_record import Run, read, write
-from anabranch.spark.query.watch import InboxWatch, look_into
+from anabranch.spark.checkpoint.consumed import removable
+from anabranch.spark.checkpoint.control_log import ControlLog
+from anabranch.spark.checkpoint.run_record import Run, read, write
+from anabranch.spark.run.prepare import Folders
+from anabranch.spark.run.watch import InboxWatch, look_into
 
 GONE = 2**22 + 1  # above the largest process id of Linux and macOS
 

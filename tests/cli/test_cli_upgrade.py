@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.main import cli
 from anabranch.errors import UsageError
-from anabranch.spark.query.run_record import Run, write
+from anabranch.spark.checkpoint.run_record import Run, write
 
 RUN = Run("r", 2, "r3", "bigint", (), ("a",), inboxes=("/in",), generation=1, first_trigger=7)
 

@@ -34,25 +34,25 @@ from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
 from anabranch.operators.align import AlignOperator
+from anabranch.operators.by_key.keyed import KeyedOperator
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
+from anabranch.operators.by_key.session import SessionOperator
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import Operator, Port, ports_of
-from anabranch.operators.difference import DifferenceOperator
-from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
-from anabranch.operators.join import HOWS, JoinOperator
+from anabranch.operators.join.operator import HOWS, JoinOperator
 from anabranch.operators.key import Key
-from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.lifetimes import AlterLifetimeOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.merge_of import MergeOfOperator
-from anabranch.operators.normalise import NormaliseOperator
-from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
-from anabranch.operators.session import SessionOperator
-from anabranch.operators.top_k import TopKOperator
+from anabranch.operators.runs.difference import DifferenceOperator
+from anabranch.operators.runs.distinct import DistinctOperator
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.operators.waiting.finalize import FinalizeOperator
@@ -66,7 +66,7 @@ from anabranch.testing.strategies import (
     interleavings,
     replicas,
 )
-from anabranch.windows.profiles import engine
+from anabranch.windows.profiles.known import engine
 from anabranch.windows.trace import Query
 
 Arrived = list[tuple[str, Element]]

@@ -23,7 +23,7 @@ from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History
 from anabranch.operators.contract import Arrival, HasPorts, Inputs, Route
-from anabranch.operators.join import HOWS, JoinOperator
+from anabranch.operators.join.operator import HOWS, JoinOperator
 
 SIDES = ("left", "right")
 LEFT = ElementSchema(TimeType.BIGINT, pa.schema({"k": pa.string(), "a": pa.int64()}))

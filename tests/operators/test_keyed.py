@@ -14,6 +14,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import StateError, ViolationError
 from anabranch.model.element import Insert, Stable
 from anabranch.model.properties import MergeCase
+from anabranch.operators.by_key.keyed import KeyedOperator
 from anabranch.operators.contract import (
     REASONS,
     Arrival,
@@ -26,7 +27,6 @@ from anabranch.operators.contract import (
 )
 from anabranch.operators.contract import Route as By
 from anabranch.operators.key import Key
-from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.pipeline import PipelineStep, with_final

@@ -16,8 +16,8 @@ from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History
 from anabranch.model.normal_form import normal_form
 from anabranch.operators.contract import Arrival, Inputs, Route
-from anabranch.operators.difference import DifferenceOperator
-from anabranch.operators.distinct import DistinctOperator
+from anabranch.operators.runs.difference import DifferenceOperator
+from anabranch.operators.runs.distinct import DistinctOperator
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 

@@ -18,6 +18,7 @@ from anabranch.model.history import History
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase
 from anabranch.model.time import FOREVER, NEVER
+from anabranch.operators.by_key.keyed import KeyedOperator
 from anabranch.operators.contract import (
     REASONS,
     Arrival,
@@ -30,7 +31,6 @@ from anabranch.operators.contract import (
     Reason,
 )
 from anabranch.operators.key import Key
-from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.reference.r3 import MergeR3

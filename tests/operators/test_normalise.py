@@ -23,7 +23,7 @@ from anabranch.model.normal_form import max_multiplicity, normal_form, snapshot_
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest, observe
 from anabranch.model.time import FOREVER
-from anabranch.operators.normalise import after_normalise
+from anabranch.operators.runs.normalise import after_normalise
 from anabranch.testing.strategies import interleavings, presentations
 
 NUMBERS = pa.schema({"p": pa.int64()})

@@ -10,7 +10,7 @@ from anabranch.model.element import Adjust, Insert, Stable
 from anabranch.model.history import History
 from anabranch.model.time import FOREVER
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.normalise import NormaliseState
+from anabranch.operators.runs.normalise import NormaliseState
 
 SCHEMA = ElementSchema(TimeType.BIGINT, pa.schema({"p": pa.string()}))
 

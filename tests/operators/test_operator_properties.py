@@ -21,11 +21,11 @@ from anabranch.model.properties import (
 )
 from anabranch.operators.aggregate.promises import Emission, Results, after_aggregate
 from anabranch.operators.cleanse import after_cleanse
-from anabranch.operators.distinct import after_distinct
-from anabranch.operators.join import after_join
+from anabranch.operators.join.operator import after_join
 from anabranch.operators.lifetimes import StartChange, after_alter_lifetime
 from anabranch.operators.merge.merge import after_merge
-from anabranch.operators.normalise import after_normalise
+from anabranch.operators.runs.distinct import after_distinct
+from anabranch.operators.runs.normalise import after_normalise
 from anabranch.operators.union_of import after_union
 from anabranch.plan.properties import after_native
 from anabranch.testing.strategies import histories, interleavings, replicas

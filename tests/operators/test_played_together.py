@@ -17,7 +17,7 @@ from two_sided_laws import COLUMNS, sides
 from anabranch import testing
 from anabranch.model.history import replay
 from anabranch.operators.aggregate.functions import Aggregate
-from anabranch.operators.join import HOWS
+from anabranch.operators.join.operator import HOWS
 from anabranch.testing.together import Run, run_together
 
 pytestmark = pytest.mark.spark

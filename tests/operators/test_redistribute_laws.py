@@ -22,8 +22,8 @@ from anabranch.errors import UsageError
 from anabranch.model.element import Insert
 from anabranch.model.history import History, replay
 from anabranch.operators.abilities import Redistributes
-from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.spark.lane.redistribute import require_redistributes
 from anabranch.spark.lane.state import NO_COPIES, load
 from anabranch.testing import engine, interleavings, replicas

@@ -17,8 +17,8 @@ from anabranch.errors import StateError, UsageError
 from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History
 from anabranch.model.time import FOREVER
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.replaced_by import ReplacedByOperator
 
 PAYLOAD = pa.schema({"k": pa.string(), "v": pa.int64()})
 SCHEMA = ElementSchema(TimeType.BIGINT, PAYLOAD)

@@ -24,8 +24,8 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
+from anabranch.operators.by_key.session import SessionOperator
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.session import SessionOperator
 
 SCHEMA = ElementSchema(TimeType.BIGINT, PAYLOAD)
 COUNT = Aggregate("count", None, "n")

@@ -15,9 +15,9 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.notation import parse
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest, observe
 from anabranch.operators.align import AlignOperator
+from anabranch.operators.by_key.keyed import KeyedOperator
 from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.key import Key
-from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.properties import unordered

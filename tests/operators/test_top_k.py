@@ -21,9 +21,9 @@ from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History, replay
 from anabranch.model.operators import top_k
 from anabranch.model.time import FOREVER
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.contract import Arrival, Inputs
 from anabranch.operators.reference.top_k import TopKByElement
-from anabranch.operators.top_k import TopKOperator
 
 PAYLOAD = pa.schema({"k": pa.string(), "x": pa.int64(), "y": pa.float64()})
 SCHEMA = ElementSchema(TimeType.BIGINT, PAYLOAD)

@@ -18,8 +18,8 @@ from anabranch.model.notation import parse
 from anabranch.model.time import FOREVER
 from anabranch.operators.cleanse import CleanseState
 from anabranch.operators.contract import Arrival, Inputs
-from anabranch.operators.normalise import NormaliseState
 from anabranch.operators.report_final import ReportFinalState
+from anabranch.operators.runs.normalise import NormaliseState
 from anabranch.operators.state import groups
 from anabranch.operators.state.blocks import BLOCK
 from anabranch.operators.state.codec import write_tables

@@ -20,9 +20,9 @@ from anabranch.operators.contract import Arrival, Inputs, Route
 from anabranch.operators.route import Routing
 from anabranch.operators.state.codec import to_table, write_tables
 from anabranch.operators.windows import WindowsOperator, WindowsState
-from anabranch.windows.machine import Arrival as Tuple
-from anabranch.windows.machine import Machine
-from anabranch.windows.profiles import engine
+from anabranch.windows.machine.machine import Arrival as Tuple
+from anabranch.windows.machine.machine import Machine
+from anabranch.windows.profiles.known import engine
 from anabranch.windows.trace import Query
 
 QUERY = Query(4, 2, "sum")

@@ -10,12 +10,12 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.lifetimes import sliding
 from anabranch.model.properties import MergeCase, StreamProperties, cheapest
 from anabranch.operators.align import AlignOperator
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
 from anabranch.operators.contract import Route
-from anabranch.operators.distinct import DistinctOperator
-from anabranch.operators.join import JoinOperator
+from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.lifetimes import AlterLifetimeOperator
-from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.route import Routing
+from anabranch.operators.runs.distinct import DistinctOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Native, Source, Step

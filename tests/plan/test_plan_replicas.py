@@ -11,11 +11,11 @@ from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.aggregate.functions import Aggregate, UserDefined
 from anabranch.operators.aggregate.operator import AggregateOperator
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.contract import Route
-from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.merge.policy import Policy
 from anabranch.operators.route import Routing
-from anabranch.operators.top_k import TopKOperator
+from anabranch.operators.runs.distinct import DistinctOperator
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Node, Source, Step, nodes, with_names
 from anabranch.plan.replicas import difference, merged, settled, why_normalise

@@ -7,13 +7,13 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.errors import UsageError
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
+from anabranch.operators.by_key.session import SessionOperator
 from anabranch.operators.contract import Route
-from anabranch.operators.distinct import DistinctOperator
-from anabranch.operators.join import JoinOperator
-from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.pipeline import Edge
 from anabranch.operators.route import Routing
-from anabranch.operators.session import SessionOperator
+from anabranch.operators.runs.distinct import DistinctOperator
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.explain import explain
 from anabranch.plan.node import Native, Source, Step, require_unique, with_names

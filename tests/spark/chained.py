@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import anabranch as ab
 from anabranch.batch.schema import ElementSchema
-from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.sinks.folder import FolderSink
 from anabranch.sources.channels import ELEMENTS, LATE, PROGRESS, VIOLATIONS
+from anabranch.spark.checkpoint.run_record import last_entry
 from anabranch.spark.lane.spec import LaneSpec, staged
 from anabranch.spark.lane.stage import in_lanes, shuffled_into
 from anabranch.spark.pack.spill import depot_for
 from anabranch.spark.query.merged import Merged
-from anabranch.spark.query.run_record import last_entry
-from anabranch.spark.query.write_trigger import Outlet, TriggerWriter
+from anabranch.spark.run.write_trigger import Outlet, TriggerWriter
 from anabranch.spark.write.views import Views
 
 if TYPE_CHECKING:

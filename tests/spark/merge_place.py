@@ -15,7 +15,7 @@ from anabranch.sources.inbox import inbox
 from anabranch.spark.progress import Totals
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import build
-from anabranch.spark.query.prepare import Prepared, prepare
+from anabranch.spark.run.prepare import Prepared, prepare
 
 
 @dataclass(frozen=True)

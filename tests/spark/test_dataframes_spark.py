@@ -17,7 +17,7 @@ from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import build
 from anabranch.spark.query.merged import Merged
-from anabranch.spark.query.prepare import prepare
+from anabranch.spark.run.prepare import prepare
 from anabranch.testing.asserts import assert_valid
 
 pytestmark = pytest.mark.spark

@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import FileError, RunError, SchemaError, ViolationError
 from anabranch.spark.query import ending
-from anabranch.spark.query.ending import explain, has_left
+from anabranch.spark.run.ending import explain, has_left
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was thrown
 from the Python worker. Please see the stack trace below.

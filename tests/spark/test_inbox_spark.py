@@ -11,7 +11,7 @@ from test_dataframes_spark import EAST, PLAIN, TRUTH, WEST, history, pour
 
 import anabranch as ab
 from anabranch.errors import FileError, SchemaError, UsageError
-from anabranch.spark.query.follow import require_shared_disk
+from anabranch.spark.run.follow import require_shared_disk
 
 TIMES = dict.fromkeys(("start", "end", "old_end"), pa.int64())
 SCHEMA = pa.schema({"kind": pa.string(), **TIMES, "name": pa.string(), "seq": pa.int64()})

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.errors import StateError
-from anabranch.spark.query.lock import FILE, DriverLock
+from anabranch.spark.checkpoint.lock import FILE, DriverLock
 
 HOLDER = """
 import sys
 from pathlib import Path
-from anabranch.spark.query.lock import DriverLock
+from anabranch.spark.checkpoint.lock import DriverLock
 DriverLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -11,8 +11,8 @@ from merge_place import Place
 
 from anabranch.errors import UsageError
 from anabranch.sources.pieces import FilePiece
-from anabranch.spark.query.control_log import ControlLog, read_entries
-from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.checkpoint.control_log import ControlLog, read_entries
+from anabranch.spark.run.watch import InboxWatch
 from anabranch.spark.write.read_output import read_output
 
 A = {"kind": "insert", "start": 1, "end": 5, "name": "a"}

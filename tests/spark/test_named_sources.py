@@ -146,7 +146,7 @@ def test_a_start_that_was_killed_is_completed_by_the_next(world: World) -> None:
 
 
 def sources_prepared(merged: Any, root: Path) -> Any:
-    from anabranch.spark.query.prepare import prepare
+    from anabranch.spark.run.prepare import prepare
 
     return prepare(merged, str(root / "ck"), {}, output=root / "out")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from anabranch.spark.progress import ReplicaTotals, Totals
-from anabranch.spark.query.patience import LONGEST_LOOK, Patience
+from anabranch.spark.run.patience import LONGEST_LOOK, Patience
 
 
 def totals(**frontiers):

@@ -20,15 +20,15 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.route import Routing
 from anabranch.sources.inbox import inbox
 from anabranch.sources.plain import PlainRows
+from anabranch.spark.checkpoint.columns import reshape_of
+from anabranch.spark.checkpoint.control_log import ControlLog, Entry, groups
 from anabranch.spark.pack.files import FilesSpec, pack_files
 from anabranch.spark.pack.parcels import from_row
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
-from anabranch.spark.query.columns import reshape_of
-from anabranch.spark.query.control_log import ControlLog, Entry, groups
 from anabranch.spark.query.merge import build
 from anabranch.spark.query.merged import Merged
-from anabranch.spark.query.prepare import Prepared, prepare
+from anabranch.spark.run.prepare import Prepared, prepare
 
 COLUMNS = pa.schema({"at": pa.int64(), "name": pa.string()})
 ROW = st.tuples(st.integers(0, 20), st.sampled_from("abc"))

@@ -32,15 +32,15 @@ from anabranch.model.notation import show_elements
 from anabranch.model.properties import PROPERTIES, cheapest, observe, shared
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.cleanse import CleanseOperator
-from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
-from anabranch.operators.join import JoinOperator
+from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.lifetimes import AlterLifetimeOperator
 from anabranch.operators.merge.merge import MergeOperator
-from anabranch.operators.normalise import NormaliseOperator
-from anabranch.operators.replaced_by import ReplacedByOperator
-from anabranch.operators.top_k import TopKOperator
+from anabranch.operators.runs.distinct import DistinctOperator
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.operators.union_of import UnionOfOperator
 from anabranch.plan.node import Native, Node, Source, Step
 from anabranch.plan.replicas import merged

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from anabranch.errors import StateError
-from anabranch.spark.query.run_record import FILE, Run, find, new_id
-from anabranch.spark.query.run_record import write as write_run
+from anabranch.spark.checkpoint.run_record import FILE, Run, find, new_id
+from anabranch.spark.checkpoint.run_record import write as write_run
 from anabranch.spark.write.records import record_file
 
 

@@ -11,7 +11,7 @@ from test_dataframes_spark import EAST, PLAIN, TRUTH, WEST, frames_of, history, 
 import anabranch as ab
 from anabranch.errors import UsageError, ViolationError
 from anabranch.spark.query import run_record as runs
-from anabranch.spark.query.prepare import prepare
+from anabranch.spark.run.prepare import prepare
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,8 @@ from test_upgrade import SHAPES, forget_last_commit, give, held_back, judge
 
 import anabranch as ab
 from anabranch.errors import UsageError
+from anabranch.spark.checkpoint.control_log import FOLDER, ControlLog
 from anabranch.spark.query import run_record as runs
-from anabranch.spark.query.control_log import FOLDER, ControlLog
 from anabranch.spark.write.records import read_records, record_files
 
 pytestmark = pytest.mark.spark
@@ -111,12 +111,12 @@ def test_killed_between_the_entry_and_the_record_the_change_is_made(
         raise RuntimeError(message)
 
     with monkeypatch.context() as patched:
-        patched.setattr("anabranch.spark.query.write_trigger.TriggerWriter.write", failed)
+        patched.setattr("anabranch.spark.run.write_trigger.TriggerWriter.write", failed)
         with pytest.raises(Exception, match="FOREACH_BATCH_USER_FUNCTION_ERROR"):
             place.merge(spark, case="r3", policy="stable_lag=2")
     assert (runs.last_begun(place.checkpoint, run_of(place)), run_of(place).begun) == (0, -1)
     with monkeypatch.context() as patched:
-        patched.setattr("anabranch.spark.query.prepare.Prepared.record_settings", killed)
+        patched.setattr("anabranch.spark.run.prepare.Prepared.record_settings", killed)
         with pytest.raises(KeyboardInterrupt):
             place.prepare(policy="inserts=quorum(1)", gaps=False).start(spark, once=True)
     log = ControlLog(place.checkpoint / FOLDER)

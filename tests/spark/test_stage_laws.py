@@ -20,8 +20,8 @@ from anabranch.errors import StateError, UsageError
 from anabranch.model import History, Insert, MergeCase, Stable
 from anabranch.model.normal_form import normal_form
 from anabranch.operators.align import AlignOperator
-from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.pipeline import PipelineStep, with_final
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.operators.state import groups, pieces
 from anabranch.spark.lane.spec import Founder, LaneSpec, staged
 from anabranch.spark.progress import TriggerRecord

@@ -8,11 +8,11 @@ import pytest
 from clocked_lanes import ClockedLanes, Row
 
 from anabranch.clocks import Clock, delay, disorder
+from anabranch.spark.checkpoint.control_log import ControlLog, read_entries
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.progress import Totals
-from anabranch.spark.query.control_log import ControlLog, read_entries
-from anabranch.spark.query.ticks import Ticker, declared, is_due, pause
-from anabranch.spark.query.unread import Readers
+from anabranch.spark.run.ticks import Ticker, declared, is_due, pause
+from anabranch.spark.run.unread import Readers
 
 SECOND = 1_000_000
 NOTHING = ControlLog(None)

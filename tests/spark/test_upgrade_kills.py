@@ -19,6 +19,11 @@ from lanes_driver import SCHEMA, Runtime, lane_spec
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, History, Insert, Stable
 from anabranch.sources.pieces import FilePiece
+from anabranch.spark.checkpoint.consumed import consumed
+from anabranch.spark.checkpoint.control_log import FOLDER, ControlLog, read_entries
+from anabranch.spark.checkpoint.generations import remove_former, restart_generation
+from anabranch.spark.checkpoint.kafka import KafkaOffsets, starting_offsets
+from anabranch.spark.checkpoint.lock import DriverLock
 from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file, read_lane
 from anabranch.spark.lane.state import NO_COPIES, store
 from anabranch.spark.pack.parcels import Facts, Parcel, in_every_lane
@@ -26,11 +31,6 @@ from anabranch.spark.pack.positions import Positions, Span
 from anabranch.spark.query import export
 from anabranch.spark.query import run_record as runs
 from anabranch.spark.query import upgrade as upgrades
-from anabranch.spark.query.consumed import consumed
-from anabranch.spark.query.control_log import FOLDER, ControlLog, read_entries
-from anabranch.spark.query.generations import remove_former, restart_generation
-from anabranch.spark.query.kafka import KafkaOffsets, starting_offsets
-from anabranch.spark.query.lock import DriverLock
 from anabranch.testing.in_lanes import Parts
 
 FOREVER = float("inf")

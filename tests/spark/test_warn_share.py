@@ -7,8 +7,8 @@ import pytest
 
 from anabranch.errors import UsageError
 from anabranch.spark.progress import ReplicaRecord, TriggerRecord
-from anabranch.spark.query.budget import BudgetWarner
-from anabranch.spark.query.shares import WINDOW, ShareWarner
+from anabranch.spark.run.budget import BudgetWarner
+from anabranch.spark.run.shares import WINDOW, ShareWarner
 
 PLACES = {"late": "out/late", "violations": "out/violations", "missing": "out/late too"}
 

@@ -16,7 +16,7 @@ from anabranch import windows
 from anabranch.errors import SchemaError, UsageError
 from anabranch.spark.windows import WindowRun
 from anabranch.windows import Arrival, Engine, Stable, predict, split_batches
-from anabranch.windows.machine import Machine
+from anabranch.windows.machine.machine import Machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from anabranch.model import Stable
 from anabranch.windows import Arrival
-from anabranch.windows.answers import Run
+from anabranch.windows.inference.answers import Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

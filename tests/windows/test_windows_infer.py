@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from anabranch.errors import InputError, RunError, UsageError
 from anabranch.windows import Arrival, Engine, Report, Space, Stable, Start, engine, infer
-from anabranch.windows.candidates import NAME
-from anabranch.windows.candidates import settings as settings_of
+from anabranch.windows.inference.candidates import NAME
+from anabranch.windows.inference.candidates import settings as settings_of
+from anabranch.windows.inference.probes import FIELDS, Kinds, answer_of, make_probe, predicted
 from anabranch.windows.predict import run_query
-from anabranch.windows.probes import FIELDS, Kinds, answer_of, make_probe, predicted
 from anabranch.windows.trace import Query
 
 Given = Sequence[Arrival | Stable]

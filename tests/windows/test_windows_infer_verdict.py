@@ -23,10 +23,10 @@ from anabranch.windows import (
     engine,
     infer,
 )
-from anabranch.windows.candidates import PARAMETERS
-from anabranch.windows.candidates import settings as settings_of
+from anabranch.windows.inference.candidates import PARAMETERS
+from anabranch.windows.inference.candidates import settings as settings_of
+from anabranch.windows.inference.probes import answer_of, predicted
 from anabranch.windows.predict import run_query
-from anabranch.windows.probes import answer_of, predicted
 from anabranch.windows.trace import Query
 
 Given = Sequence[Arrival | Stable]

@@ -21,7 +21,7 @@ from anabranch.windows import (
     engine,
     predict,
 )
-from anabranch.windows.machine import Fed, Machine, Reported
+from anabranch.windows.machine.machine import Fed, Machine, Reported
 from anabranch.windows.trace import Query
 
 STARTS = st.one_of(

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from anabranch.errors import InputError, UsageError
 from anabranch.windows import Arrival, Engine, Recorded, Space, Stable, engine, infer, predict
-from anabranch.windows.probes import FIELDS, Kinds, Probe, answer_of, foretold, make_probe
-from anabranch.windows.recorded import Silent, agreeing
+from anabranch.windows.inference.probes import (
+    FIELDS,
+    Kinds,
+    Probe,
+    answer_of,
+    foretold,
+    make_probe,
+)
+from anabranch.windows.inference.recorded import Silent, agreeing
 from anabranch.windows.trace import Query
 
 SPACE = Space()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from anabranch.errors import InputError, UsageError
 from anabranch.model import Stable
 from anabranch.windows import ENGINES, Arrival, Inputs, Query, Setting, engine, translate
+from anabranch.windows.inference.probes import Kinds, make_probe
 from anabranch.windows.inputs import show_stream
 from anabranch.windows.predict import run_query
-from anabranch.windows.probes import Kinds, make_probe
 
 IN_ORDER = ["streambase", "spark-append", "flink", "beam"]
 

@@ -102,8 +102,8 @@ def find_old(output: Path, checkpoint: Path | None, older: str | None) -> list[R
     from anabranch.batch.times import to_seconds
     from anabranch.sinks.folder import FolderSink
     from anabranch.sources.channels import ELEMENTS, LATE, VIOLATIONS
-    from anabranch.spark.query import run_record
-    from anabranch.spark.query.prepare import Folders
+    from anabranch.spark.checkpoint import run_record
+    from anabranch.spark.run.prepare import Folders
 
     if checkpoint is None or older is None:
         message = "--output needs --checkpoint (of the same run) and --older, such as '7 days'"
@@ -132,8 +132,8 @@ def retire(retired: list[Retired], archive: Path | None) -> None:
 def find_consumed(inbox: Path, checkpoint: Path | None, older: str | None) -> list[Leftover]:
     """The files of an inbox that its run needs no more, and that are older than asked."""
     from anabranch.batch.times import to_seconds
-    from anabranch.spark.query import run_record
-    from anabranch.spark.query.consumed import removable
+    from anabranch.spark.checkpoint import run_record
+    from anabranch.spark.checkpoint.consumed import removable
 
     run = None if checkpoint is None else run_record.read(checkpoint.resolve())
     if checkpoint is None or run is None:
@@ -153,7 +153,7 @@ def find_consumed(inbox: Path, checkpoint: Path | None, older: str | None) -> li
 
 def remove_files(leftovers: list[Leftover], inbox: Path, archive: Path | None) -> None:
     """Remove files of an inbox, or move them to an archive."""
-    from anabranch.spark.query.consumed import remove_consumed
+    from anabranch.spark.checkpoint.consumed import remove_consumed
 
     remove_consumed([one.path for one in leftovers], inbox, archive)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.windows_show import require_pictures
+from anabranch.cli.windows.show import require_pictures
 from anabranch.errors import FileError, UsageError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Answer:
         if found.delay is None:
             lines += ["", "Without arrival times of the same clock: disorder only."]
         if plot:
-            from anabranch.cli.windows_show import takes_unicode
+            from anabranch.cli.windows.show import takes_unicode
             from anabranch.pictures.curve import curve_text
 
             lines += ["", curve_text(self.curve(), ascii_only=not takes_unicode())]

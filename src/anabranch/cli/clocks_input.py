@@ -275,7 +275,7 @@ def _texts(texts: Sequence[str], where: str, rows: int) -> "tuple[Ints, bool]":
     """Times that are written as text, each by itself: zones may differ."""
     import numpy as np
 
-    from anabranch.cli.windows_input import read_time
+    from anabranch.cli.windows.input import read_time
 
     found = [
         read_time(text, f"{where}: row {row}:") for row, text in enumerate(texts, rows + 1)

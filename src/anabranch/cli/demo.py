@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anabranch.checker.verdict import Verdict
     from anabranch.generator.workload import Workload
     from anabranch.spark.progress import Totals
-    from anabranch.spark.query.running import RunningQuery
+    from anabranch.spark.run.running import RunningQuery
 
 NAMES = ("east", "west", "north")
 SILENT = "north"

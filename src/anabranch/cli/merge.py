@@ -10,8 +10,8 @@ import click
 if TYPE_CHECKING:
     from anabranch.cli.settings import Settings
     from anabranch.spark.progress import Totals
-    from anabranch.spark.query.prepare import Prepared
-    from anabranch.spark.query.running import RunningQuery
+    from anabranch.spark.run.prepare import Prepared
+    from anabranch.spark.run.running import RunningQuery
 
 _ASKED = ("lanes", "gaps", "wait", "remember", "strict", "assume_complete")
 _BEATS = ("disorder", "delay", "idle_after", "source", "group", "arrival", "guard")
@@ -262,7 +262,7 @@ def _prepared(options: dict[str, Any], settings: "Settings") -> "Prepared":
     from anabranch.sources.inbox import inbox
     from anabranch.spark.query.asked import Asked
     from anabranch.spark.query.merge import build
-    from anabranch.spark.query.prepare import prepare
+    from anabranch.spark.run.prepare import prepare
     from anabranch.spark.session.host import to_bytes
 
     asked = Asked(

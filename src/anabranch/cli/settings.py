@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import FileError, UsageError
-from anabranch.spark.query.shares import WARN_SHARE
+from anabranch.spark.run.shares import WARN_SHARE
 from anabranch.spark.session import host
 from anabranch.spark.session.java import LOG_VARIABLE
 

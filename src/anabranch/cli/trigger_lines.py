@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.spark.query.listen import trigger_times
+from anabranch.spark.run.listen import trigger_times
 
 if TYPE_CHECKING:
     from anabranch.spark.progress import Totals

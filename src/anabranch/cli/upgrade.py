@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from anabranch.spark.query.upgrade import Upgraded
+    from anabranch.spark.run.upgrade import Upgraded
 
 
 @click.command("upgrade")
@@ -52,7 +52,7 @@ def command(
     anabranch merge inbox --once --output out --checkpoint ck
     """  # noqa: D301
     from anabranch.cli.settings import load
-    from anabranch.spark.query.upgrade import Asked, upgrade_in
+    from anabranch.spark.run.upgrade import Asked, upgrade_in
 
     settings = load(flags={"master": master})
     asked = Asked(lanes, dict(map(_column, add)), drop)

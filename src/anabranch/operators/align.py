@@ -30,7 +30,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.cleanse import release_order
 from anabranch.operators.contract import Route
-from anabranch.operators.normalise_runs import Changes, Runs, changes
+from anabranch.operators.runs.normalise_runs import Changes, Runs, changes
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.groups import distinct, first_ends, is_frozen
 from anabranch.operators.unary import END, START, Changed, UnaryState

@@ -35,7 +35,7 @@ from anabranch.errors import InputError
 from anabranch.model.properties import StreamProperties
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.contract import INPUT, Route
-from anabranch.operators.normalise_runs import Runs, changes
+from anabranch.operators.runs.normalise_runs import Runs, changes
 from anabranch.operators.state.blocks import CONTROL, Saved, part_of
 from anabranch.operators.state.codec import StateKind, to_table, write_tables
 from anabranch.operators.state.reshape import Reshape, reshaped

@@ -44,7 +44,7 @@ from anabranch.operators.state.blocks import CONTROL, Saved, part_of
 from anabranch.operators.state.codec import StateKind, to_table, write_tables
 from anabranch.operators.unary import OneInput
 from anabranch.windows.engine import Engine
-from anabranch.windows.machine import Arrival, Fed, Machine
+from anabranch.windows.machine.machine import Arrival, Fed, Machine
 from anabranch.windows.trace import Query
 
 _KIND: Final = StateKind("anabranch windows", version=1)

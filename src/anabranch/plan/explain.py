@@ -6,12 +6,12 @@ from typing import Final
 from anabranch.model.properties import StreamProperties
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
+from anabranch.operators.by_key.session import SessionOperator
 from anabranch.operators.contract import Operator, Route
-from anabranch.operators.join import JoinOperator
+from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
-from anabranch.operators.session import SessionOperator
 from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.node import sources as entries_of

@@ -25,7 +25,7 @@ from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase, StreamProperties
 from anabranch.operators.merge.policy import DEFAULT, Policy
 from anabranch.operators.merge_of import MergeOfOperator
-from anabranch.operators.normalise import NormaliseOperator
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.plan.node import Native, Node, Source, Step, nodes, reads_of, rewritten
 from anabranch.plan.properties import properties, properties_of
 

@@ -42,8 +42,8 @@ from anabranch.spark.pack.parcels import PARCEL_ROWS, PARCELS, Parcel, pieces, t
 from anabranch.spark.worker_gc import settle
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.engine import Engine
-from anabranch.windows.machine import Machine
-from anabranch.windows.profiles import engine
+from anabranch.windows.machine.machine import Machine
+from anabranch.windows.profiles.known import engine
 from anabranch.windows.trace import Query
 
 if TYPE_CHECKING:

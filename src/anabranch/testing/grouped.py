@@ -17,14 +17,14 @@ from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
+from anabranch.operators.by_key.session import SessionOperator
+from anabranch.operators.by_key.top_k import TopKOperator
 from anabranch.operators.contract import ControlEntry, Gap, Operator, Outcome, Reason, Released
 from anabranch.operators.grid_windows import WINDOW
 from anabranch.operators.reference.aggregate import AggregateByElement
 from anabranch.operators.reference.panes import PanesByElement
 from anabranch.operators.reference.session import SessionByElement, SessionsByElement
 from anabranch.operators.reference.top_k import TopKByElement
-from anabranch.operators.session import SessionOperator
-from anabranch.operators.top_k import TopKOperator
 from anabranch.testing.lifetime_rules import rule_of
 
 Options = Mapping[str, Any]

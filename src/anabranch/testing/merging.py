@@ -14,6 +14,7 @@ from anabranch.errors import UsageError, ViolationError
 from anabranch.model.element import Element
 from anabranch.model.notation import show_element
 from anabranch.model.properties import MergeCase
+from anabranch.operators.by_key.keyed import KeyedOperator
 from anabranch.operators.contract import (
     Attach,
     Bucket,
@@ -26,7 +27,6 @@ from anabranch.operators.contract import (
     Released,
 )
 from anabranch.operators.key import Key
-from anabranch.operators.keyed import KeyedOperator
 from anabranch.operators.merge.choose import choose
 from anabranch.operators.merge.merge import MergeOperator
 from anabranch.operators.merge.policy import DEFAULT, Policy, Violations

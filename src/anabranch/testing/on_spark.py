@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.spark.query.merged import Merged
-    from anabranch.spark.query.running import RunningQuery
     from anabranch.spark.query.streams import Stream
+    from anabranch.spark.run.running import RunningQuery
 
 
 @dataclass

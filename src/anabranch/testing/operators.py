@@ -16,6 +16,7 @@ from anabranch.model.element import Element, Event, Stable
 from anabranch.model.frozen import Status, status
 from anabranch.model.time import Time
 from anabranch.operators.align import AlignOperator
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
 from anabranch.operators.cleanse import CleanseOperator
 from anabranch.operators.contract import (
     Attach,
@@ -27,12 +28,9 @@ from anabranch.operators.contract import (
     Reason,
     Released,
 )
-from anabranch.operators.difference import DifferenceOperator
-from anabranch.operators.distinct import DistinctOperator
 from anabranch.operators.grid_windows import GridWindowOperator
 from anabranch.operators.inserts import DeletesOperator, InsertsOperator
 from anabranch.operators.lifetimes import AlterLifetimeOperator
-from anabranch.operators.normalise import NormaliseOperator
 from anabranch.operators.reference.align import Align
 from anabranch.operators.reference.cleanse import Cleanse
 from anabranch.operators.reference.lifetimes import Deletes, Inserts, NewLifetimes
@@ -40,8 +38,10 @@ from anabranch.operators.reference.normalise import Normalise
 from anabranch.operators.reference.replaced_by import ReplacedBy
 from anabranch.operators.reference.report_final import ReportFinal
 from anabranch.operators.reference.union import Union
-from anabranch.operators.replaced_by import ReplacedByOperator
 from anabranch.operators.report_final import ReportFinalOperator
+from anabranch.operators.runs.difference import DifferenceOperator
+from anabranch.operators.runs.distinct import DistinctOperator
+from anabranch.operators.runs.normalise import NormaliseOperator
 from anabranch.operators.union import UnionOperator
 from anabranch.testing.backends import Reference
 from anabranch.testing.grouped import (

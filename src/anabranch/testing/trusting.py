@@ -14,7 +14,7 @@ from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.element import Element
 from anabranch.operators.contract import ControlEntry, Gap, Operator, Outcome, Released
-from anabranch.operators.join import HOWS, JoinOperator
+from anabranch.operators.join.operator import HOWS, JoinOperator
 from anabranch.operators.reference.join import Join
 from anabranch.operators.reference.levels import Levels
 from anabranch.operators.reference.union import UnionOf

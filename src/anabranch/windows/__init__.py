@@ -25,23 +25,23 @@ coral8: (10), (15), (20), (30)
 
 from anabranch.model import Stable
 from anabranch.windows.aggregate import AGGREGATES
-from anabranch.windows.answers import Command
-from anabranch.windows.asked import Asked, Disagreement, Unanswered
 from anabranch.windows.binary import JoinResult, predict_join
-from anabranch.windows.candidates import Space
 from anabranch.windows.choose import Choice, Lack, choose
 from anabranch.windows.compare import Comparison, Difference, compare
 from anabranch.windows.engine import Engine, Progress, Source
 from anabranch.windows.explain import Answer, Explained, Explanation, Reason, explain
-from anabranch.windows.infer import infer
-from anabranch.windows.inference import Inference, Parameter
+from anabranch.windows.inference.answers import Command
+from anabranch.windows.inference.asked import Asked, Disagreement, Unanswered
+from anabranch.windows.inference.candidates import Space
+from anabranch.windows.inference.infer import infer
+from anabranch.windows.inference.probes import Probe, Shown
+from anabranch.windows.inference.recorded import Recorded
+from anabranch.windows.inference.result import Inference, Parameter
 from anabranch.windows.inputs import Checked, Inputs
-from anabranch.windows.machine import Machine
+from anabranch.windows.machine.machine import Machine
 from anabranch.windows.needs import NEEDS, Need
 from anabranch.windows.predict import Prediction, Result, predict
-from anabranch.windows.probes import Probe, Shown
-from anabranch.windows.profiles import ENGINES, engine
-from anabranch.windows.recorded import Recorded
+from anabranch.windows.profiles.known import ENGINES, engine
 from anabranch.windows.report import Report
 from anabranch.windows.scope import Scope, Shape, Start
 from anabranch.windows.stream import (

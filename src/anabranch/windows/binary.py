@@ -10,7 +10,7 @@ condition is asked of both sides, and holds if it holds for `any` of them or for
 
 Papers: SECRET B.2.2.
 
->>> from anabranch.windows.profiles import engine
+>>> from anabranch.windows.profiles.known import engine
 >>> both = [("left", (1, "a")), ("right", (1, "b")), ("left", (2, "c")), ("left", (4, "d"))]
 >>> side = Query(size=1, slide=1)
 >>> found = predict_join(engine("streambase"), side, side, both, when="all")

@@ -22,8 +22,8 @@ from anabranch.windows.engine import Engine
 from anabranch.windows.inputs import Checked, Inputs, Stream, checked, show_stream
 from anabranch.windows.needs import NEEDS, Need, Seen, rows_in
 from anabranch.windows.predict import Result, run_query, show_value
-from anabranch.windows.profiles import ENGINES
-from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.profiles.known import ENGINES
+from anabranch.windows.profiles.known import engine as engine_named
 from anabranch.windows.trace import Query
 
 

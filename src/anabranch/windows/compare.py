@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from anabranch.errors import UsageError
 from anabranch.windows.engine import Engine
 from anabranch.windows.predict import Prediction, run_query, show_value
-from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.profiles.known import engine as engine_named
 from anabranch.windows.stream import Given
 from anabranch.windows.trace import Query
 

@@ -25,7 +25,7 @@ from anabranch.model import Stable
 from anabranch.windows.aggregate import aggregate
 from anabranch.windows.engine import Engine
 from anabranch.windows.predict import Prediction, read_for, run_query, show_value, trace
-from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.profiles.known import engine as engine_named
 from anabranch.windows.reasons import (
     condition_reasons,
     show_item,

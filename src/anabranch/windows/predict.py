@@ -17,7 +17,7 @@ from anabranch.windows.active import trace_active, trace_rows
 from anabranch.windows.aggregate import aggregate, require_values
 from anabranch.windows.engine import Engine
 from anabranch.windows.every import trace_every
-from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.profiles.known import engine as engine_named
 from anabranch.windows.stream import Given, Item, on_system_time, read, rows_of
 from anabranch.windows.trace import Query, Step, Visit
 

@@ -24,10 +24,10 @@ from typing import Any, Literal
 
 from anabranch.errors import InputError, UsageError
 from anabranch.windows.engine import Engine
+from anabranch.windows.inference.probes import rounded
 from anabranch.windows.inputs import Checked, Inputs, Stream, checked, show_stream
 from anabranch.windows.predict import Prediction, run_query, show_value
-from anabranch.windows.probes import rounded
-from anabranch.windows.profiles import engine as engine_named
+from anabranch.windows.profiles.known import engine as engine_named
 from anabranch.windows.trace import Query
 
 _MOST_OFFSETS = 12

@@ -31,9 +31,9 @@ from anabranch.model.properties import StreamProperties, shared
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.state import AggregateState
+from anabranch.operators.by_key.session import SessionOperator, SessionState
 from anabranch.operators.contract import INPUT, Arrival, Inputs, Route, StepResult
 from anabranch.operators.grid_windows import WINDOW
-from anabranch.operators.session import SessionOperator, SessionState
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.trusting import written
 from anabranch.operators.unary import OneInput

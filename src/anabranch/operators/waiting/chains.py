@@ -17,7 +17,7 @@ from anabranch.batch.index import START
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
 from anabranch.operators.contract import Reason, Resolved
-from anabranch.operators.normalise_runs import Runs, changes
+from anabranch.operators.runs.normalise_runs import Runs, changes
 from anabranch.operators.state.blocks import Saved
 from anabranch.operators.state.codec import StateKind
 from anabranch.operators.state.due_queue import DueQueue

@@ -1,6 +1,6 @@
 """Packs entries of a control log: the files of inboxes, and changes of membership.
 
-The log (`anabranch.spark.query.control_log`) has the order in which files were found and
+The log (`anabranch.spark.checkpoint.control_log`) has the order in which files were found and
 replicas came and went.  `pack_files` reads each file where Spark runs it.  A file is read under
 the attachment that the log gave it, whatever its folder holds by then: an entry that is packed
 twice means the same.

@@ -1,16 +1,13 @@
-"""Queries: the merge, the run record, the control log, the running query and its end.
-
-Its modules, from what a user builds to what is left at the end:
+"""What a user builds: streams, steps, merges and queries, validated before anything runs.
 
     streams, copies    DataFrames as streams; inputs whose schemas agree
-    merge              `ab.merge` and its views
-    prepare, running   what is checked before a start; the one class of a query that runs
-    run_record, lock   what fixes a run; one driver at a time
-    remote, lease      the same where only Spark reaches the checkpoint
-    control_log, watch which files and replicas there are, in which order; what looks for them
-    clocked, ticks     clocks that infer stables; when they are read although no row comes
-    unread             whose rows wait at their sources
-    write_trigger      what happens at the end of a trigger
-    follow, listen     records read where Spark's driver is another process; Spark's metrics
-    ending             failures in our words
+    sources            DataFrames that come and go between two starts
+    clocked, endless   clocks that infer stables; the warning where nothing becomes final
+    merge, replicas    `ab.merge`, of streams and of queries; `asked` has its options
+    fluent, grouped    the steps of a query as methods; `native` where Spark evaluates them
+    query              `ab.Query`: a plan with its sources
+    merged, planned    a merge, a plan that was validated: its views, lanes and start
+    laid_out           the stages of a plan as lanes
+
+`anabranch.spark.run` starts them; `anabranch.spark.checkpoint` has what outlives a process.
 """

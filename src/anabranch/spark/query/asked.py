@@ -13,7 +13,7 @@ from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.choose import ORDERED
 from anabranch.operators.merge.policy import DEFAULT, Policy
-from anabranch.spark.query.patience import WAIT_WALL
+from anabranch.spark.run.patience import WAIT_WALL
 
 REMEMBER: Final = MICROSECONDS["day"]
 """For timestamps, with gaps: how far behind the frontier copies are recognised in new runs."""

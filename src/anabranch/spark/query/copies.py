@@ -41,13 +41,13 @@ from anabranch.spark.query.clocked import (
     ticking,
 )
 from anabranch.spark.query.streams import FROM_START, Stream
-from anabranch.spark.query.unread import Readers
+from anabranch.spark.run.unread import Readers
 from anabranch.spark.session.host import slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.spark.query.run_record import Run
+    from anabranch.spark.checkpoint.run_record import Run
 
 
 MERGE: Final = "ab.merge"

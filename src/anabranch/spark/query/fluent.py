@@ -157,7 +157,7 @@ class Fluent(Offered, ABC):
             by: The columns of the key: each key has sessions of its own.
             id: The name of the step.
         """
-        from anabranch.operators.session import SessionOperator
+        from anabranch.operators.by_key.session import SessionOperator
 
         length = self._units(gap, "session: gap")
         keys = (by,) if isinstance(by, str) else tuple(by)
@@ -235,7 +235,7 @@ class Fluent(Offered, ABC):
 
     def distinct(self, *, id: str | None = None) -> "Query":  # noqa: A002
         """Each payload once at any time, in runs as long as possible."""
-        from anabranch.operators.distinct import DistinctOperator
+        from anabranch.operators.runs.distinct import DistinctOperator
 
         known = self._node.in_windows
         operator = DistinctOperator(self._plain)
@@ -246,7 +246,7 @@ class Fluent(Offered, ABC):
 
         So their copies can be merged.
         """
-        from anabranch.operators.normalise import NormaliseOperator
+        from anabranch.operators.runs.normalise import NormaliseOperator
 
         known = self._node.in_windows
         operator = NormaliseOperator(self._plain)
@@ -281,7 +281,7 @@ class Fluent(Offered, ABC):
 
     def difference(self, other: "Fluent", *, id: str | None = None) -> "Query":  # noqa: A002
         """The events of this stream without those of another, as `exceptAll` does."""
-        from anabranch.operators.difference import DifferenceOperator
+        from anabranch.operators.runs.difference import DifferenceOperator
 
         right = _fluent(other, "difference")._in_order(self._plain, "difference")
         operator = DifferenceOperator(self._plain)
@@ -309,7 +309,7 @@ class Fluent(Offered, ABC):
             where: A further condition over the columns of both sides, for inner joins.
             id: The name of the step.
         """
-        from anabranch.operators.join import JoinOperator
+        from anabranch.operators.join.operator import JoinOperator
 
         right = _fluent(other, "join")
         names = [on] if isinstance(on, str) else on

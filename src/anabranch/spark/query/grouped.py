@@ -9,8 +9,8 @@ from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator, fits
 from anabranch.operators.aggregate.sessions import SessionAggregateOperator
+from anabranch.operators.by_key.session import SessionOperator
 from anabranch.operators.grid_windows import GridWindowOperator
-from anabranch.operators.session import SessionOperator
 from anabranch.plan.node import Step
 from anabranch.spark.query.query import Query
 
@@ -76,7 +76,7 @@ class Grouped(Offered):
                 price.  Ties are broken by the whole row, so that copies of a query agree.
             id: The name of the step.
         """
-        from anabranch.operators.top_k import TopKOperator
+        from anabranch.operators.by_key.top_k import TopKOperator
 
         names = (by,) if isinstance(by, str) else tuple(by)
         if k < 1:

@@ -22,13 +22,13 @@ from anabranch.operators.merge.policy import Policy
 from anabranch.operators.union import UnionOperator
 from anabranch.plan.node import Source
 from anabranch.sources.inbox import Inbox
+from anabranch.spark.checkpoint.run_record import new_id
 from anabranch.spark.frames import require_frame
 from anabranch.spark.query.asked import Asked, case_named
 from anabranch.spark.query.copies import MERGE, agree
 from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
-from anabranch.spark.query.run_record import new_id
 from anabranch.spark.query.streams import Stream, elements
 from anabranch.spark.session.host import cores
 

@@ -24,6 +24,8 @@ from anabranch.operators.union import UnionOperator
 from anabranch.plan.node import Node, Source
 from anabranch.plan.properties import unordered
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE, PROGRESS
+from anabranch.spark.checkpoint.control_log import ENTRIES, ControlLog
+from anabranch.spark.checkpoint.run_record import Run
 from anabranch.spark.duplicates import DuplicateWarner, explain_duplicates
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec, staged
@@ -31,14 +33,12 @@ from anabranch.spark.lane.stage import Natives, in_lanes, in_lanes_once
 from anabranch.spark.pack.spill import Depot
 from anabranch.spark.progress import LaneRecord, Totals
 from anabranch.spark.query.asked import Asked
-from anabranch.spark.query.control_log import ENTRIES, ControlLog
 from anabranch.spark.query.copies import MERGE, Copies
 from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
-from anabranch.spark.query.prepare import Given, prepare
-from anabranch.spark.query.run_record import Run
-from anabranch.spark.query.shares import WARN_SHARE
-from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.run.prepare import Given, prepare
+from anabranch.spark.run.shares import WARN_SHARE
+from anabranch.spark.run.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES, to_bytes
 from anabranch.spark.session.start import session
 from anabranch.spark.write.quarantine import keeper_of
@@ -48,7 +48,7 @@ from anabranch.spark.write.views import Views
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from anabranch.spark.query.running import OnTrigger, RunningQuery
+    from anabranch.spark.run.running import OnTrigger, RunningQuery
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,9 @@ class Merged(Fluent):
         key = self.copies.key
         if key is None:
             return self._inner
-        from anabranch.operators.keyed import KeyedOperator  # few queries need its kernels
+        from anabranch.operators.by_key.keyed import (
+            KeyedOperator,  # few queries need its kernels
+        )
 
         return KeyedOperator(self._inner, key)
 

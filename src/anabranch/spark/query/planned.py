@@ -37,18 +37,18 @@ from anabranch.plan.node import (
 from anabranch.plan.replicas import settled
 from anabranch.plan.stages import Send, Stage, placement, stages
 from anabranch.sources.channels import FINAL, LATE
+from anabranch.spark.checkpoint.control_log import ControlLog
+from anabranch.spark.checkpoint.run_record import Run
 from anabranch.spark.lane.native import Boundary, NativeStream
 from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, with_stables
 from anabranch.spark.lane.stage import Natives, in_lanes, in_lanes_once
 from anabranch.spark.pack.files import pack_control
 from anabranch.spark.pack.rows import packed
 from anabranch.spark.pack.spill import Depot
-from anabranch.spark.query.control_log import ControlLog
 from anabranch.spark.query.copies import Copies
 from anabranch.spark.query.laid_out import laid_out, pipeline_of
 from anabranch.spark.query.merged import QUERY, UNION_OF_INSERTS, Hosted, Merged
-from anabranch.spark.query.run_record import Run
-from anabranch.spark.query.watch import InboxWatch
+from anabranch.spark.run.watch import InboxWatch
 from anabranch.spark.session.host import TRIGGER_BYTES
 from anabranch.spark.step_record import Described
 from anabranch.spark.write.quarantine import keeper_of

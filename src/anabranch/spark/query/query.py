@@ -26,15 +26,15 @@ from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
 from anabranch.spark.query.merged import QUERY
 from anabranch.spark.query.planned import Planned
-from anabranch.spark.query.prepare import Given, prepare
-from anabranch.spark.query.shares import WARN_SHARE
+from anabranch.spark.run.prepare import Given, prepare
+from anabranch.spark.run.shares import WARN_SHARE
 from anabranch.spark.session.host import TRIGGER_BYTES, to_bytes
 from anabranch.spark.write.records import KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.spark.query.running import OnTrigger, RunningQuery
+    from anabranch.spark.run.running import OnTrigger, RunningQuery
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.errors import StateError
-from anabranch.spark.query.control_log import FOLDER, ControlLog
-from anabranch.spark.query.kafka import forget
-from anabranch.spark.query.run_record import Run, home, require_same
+from anabranch.spark.checkpoint.control_log import FOLDER, ControlLog
+from anabranch.spark.checkpoint.kafka import forget
+from anabranch.spark.checkpoint.run_record import Run, home, require_same
 from anabranch.spark.query.streams import Stream
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from anabranch.batch.schema import (
 from anabranch.batch.times import to_units
 from anabranch.errors import SchemaError, UsageError
 from anabranch.model.properties import StreamProperties
-from anabranch.operators.replaced_by import ReplacedByOperator
+from anabranch.operators.by_key.replaced_by import ReplacedByOperator
 from anabranch.plan.node import Step
 from anabranch.spark.columns import arrow_schema
 from anabranch.spark.frames import quoted, require_frame, with_columns

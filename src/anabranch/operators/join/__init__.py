@@ -1,0 +1,8 @@
+"""Join: pairs of events with equal keys while both are alive.
+
+operator      the specification
+state         the events of both sides that may still matter
+kernel        what an element of one side changes
+net           the fewest elements for a change
+forget        what the frontiers have passed
+"""

@@ -1,0 +1,413 @@
+"""What a join remembers for one lane: the events of both sides that may still matter.
+
+    keys            the values of the key columns; null has none
+    left, right     payloads; of a side whose columns are not in the result the key alone
+    trees           for each key the events of both sides and, unless `how` is inner, the
+                    runs in which a right event is alive; see `state.interval_trees`
+
+Of an inner join an event is forgotten when the frontier of the other side has passed its end:
+that side changes nothing before its frontier.  Its own side may still adjust it, and then an
+adjust has its start and its old end, and the partners that it gains or loses are kept, since
+they end behind its own side's frontier.  So a side without stables keeps the other one only.
+
+Of the other joins an event is forgotten when both frontiers have passed its end.  Whether a
+right event ends a run depends on others that are over, and a part without partner begins where
+a run ended that is over.  A run is forgotten then as well, but for the last one of a key with
+left events.  A left event with null as key has no partner: nothing of it is kept.
+
+Cost: for each element O(log n) of its key's events, and one step for each partner whose shared
+time it changes; for a frontier that moves, O(log n) for each event that it makes final.  A
+step never looks at all live events.  `counts` has the `visits` of nodes.
+
+Papers: CEDR *operators* 5; the reference is `anabranch.operators.reference.join`.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, Batch, Ints
+from anabranch.batch.buffers import to_arrow, valid
+from anabranch.batch.kernel import frozen, frozen_rows
+from anabranch.batch.schema import ElementSchema
+from anabranch.batch.store import grown
+from anabranch.errors import StateError
+from anabranch.operators.join.forget import expire
+from anabranch.operators.join.kernel import (
+    AT,
+    DONE,
+    EVENTS,
+    LEFT_EVENTS,
+    LOST,
+    NEED,
+    NO_FOUND,
+    NO_NODES,
+    NO_OUT,
+    OUT,
+    PAIRS,
+    REFS,
+    RUNS,
+    TREES,
+    WITH_GAPS,
+    WITH_RUNS,
+    Elements,
+    Room,
+    take_left,
+    take_right,
+)
+from anabranch.operators.join.net import Net, in_order, net_of
+from anabranch.operators.state.blocks import CONTROL, Blocks, Saved, part_of
+from anabranch.operators.state.codec import StateKind, to_table, write_tables
+from anabranch.operators.state.due_queue import DueQueue
+from anabranch.operators.state.groups import distinct
+from anabranch.operators.state.interned import Interned
+from anabranch.operators.state.interval_trees import (
+    COUNT,
+    END,
+    MARK,
+    NONE,
+    OWNER,
+    TREE,
+    IntervalTrees,
+)
+from anabranch.operators.trusting import TrustingState, lost_event
+from anabranch.operators.unary import Changed
+
+if TYPE_CHECKING:
+    from anabranch.operators.join.operator import JoinOperator
+
+_KIND: Final = StateKind("anabranch join", version=1)
+_LEFT: Final = "left"
+_RIGHT: Final = "right"
+_WHAT: Final = {
+    "inner": PAIRS,
+    "left": PAIRS | WITH_GAPS,
+    "semi": WITH_RUNS,
+    "anti": WITH_GAPS,
+}
+_SMALL: Final = 1_024
+_MIX: Final = np.int64(-7046029254386353131)
+
+# A payload's column with its key: 0 if not known yet, 1 for null, else its number and 2.
+_KEY: Final = REFS + 1
+
+
+class JoinState(TrustingState):
+    """The events of both sides, and what they have in common."""
+
+    operator: "JoinOperator"
+
+    def __init__(self, operator: "JoinOperator") -> None:
+        super().__init__(operator)
+        self.what = _WHAT[operator.how]
+        time, left, right = operator.left.time, operator.left.payload, operator.right.payload
+        key = pa.schema([left.field(name) for name in operator.left_keys])
+        if not self.what & PAIRS:
+            right = pa.schema([right.field(name) for name in operator.right_keys])
+        self.keys = Interned(ElementSchema(time, key), own=0)
+        self.sides = {
+            _LEFT: Interned(ElementSchema(time, left), own=2),
+            _RIGHT: Interned(ElementSchema(time, right), own=2),
+        }
+        self.passed_ends = self._passed_ends()
+        self.trees = IntervalTrees()
+        self.due = {_LEFT: DueQueue(), _RIGHT: DueQueue()}
+        none = np.empty((0, 2), np.int64)
+        progress = np.zeros(EVENTS + 1, np.int64)
+        self._room = Room(np.empty((0, 5), np.int64), none[:, 0], none, none, progress)
+
+    def __repr__(self) -> str:
+        return f"JoinState({self.live} events of {len(self.keys)} keys, {self.trees!r})"
+
+    @property
+    def live(self) -> int:
+        """The events of both sides that are remembered."""
+        return int(self._room.progress[EVENTS])
+
+    def take(self, batches: Mapping[str, Batch], before: int) -> Changed:
+        """The net change of the joined history."""
+        del before
+        self.trees.arrays.numbers[MARK] = self.mark
+        self._room.progress[OUT] = 0
+        some = {name: self._elements(name, batch) for name, batch in batches.items()}
+        self.trees.make_room(
+            sum(len(one.kind) for one in some.values()), TREES * len(self.keys.rows)
+        )
+        self._run(take_left, _LEFT, some[_LEFT])
+        self._run(take_right, _RIGHT, some[_RIGHT])
+        passed, self.passed_ends = self.passed_ends, self._passed_ends()
+        rows = self._room.out[: int(self._room.progress[OUT])]
+        sizes = [self.sides[name].table.used for name in (_LEFT, _RIGHT)]
+        output = self._written(net_of(rows, sizes[0], sizes[1]))
+        made = self.trees.take_made()
+        self._schedule(made)
+        touched = {name: one.payload for name, one in some.items()}
+        keys = [one.key[one.key != NONE] for one in some.values()]
+        if min(self.received.values()) == FOREVER_UNITS:
+            self._clear()
+        else:
+            gone = [self._expire(name, passed[name]) for name in self.sides]
+            self._forget(touched, np.concatenate(keys), np.concatenate(gone))
+        counts = {"visits": self.trees.take_visits(), "rows": len(rows)}
+        return Changed(output, counts=counts)
+
+    def _elements(self, name: str, batch: Batch) -> Elements:
+        """The elements of a side, with the numbers of their payloads and keys."""
+        side = self.sides[name]
+        columns = batch.schema.payload.names
+        names = self.operator.left_keys if name == _LEFT else self.operator.right_keys
+        if name == _RIGHT and not self.what & PAIRS:
+            columns = list(names)
+        payload = side.find(batch, columns, self.mark)
+        known = side.rows[payload, _KEY]
+        at = np.flatnonzero(known == 0)
+        if len(at):
+            side.rows[payload[at], _KEY] = self._keys_of(batch, names, at)
+            known = side.rows[payload, _KEY]
+        key = np.where(known == 1, NONE, known - 2)
+        return Elements(
+            frozen(np.ascontiguousarray(batch.kind)),
+            frozen_rows(batch.start),
+            frozen_rows(batch.end),
+            frozen_rows(batch.old_end),
+            frozen(payload),
+            frozen(key),
+        )
+
+    def _keys_of(self, batch: Batch, names: tuple[str, ...], at: Ints) -> Ints:
+        """What `_KEY` has for these rows."""
+        some = batch if len(at) == len(batch) else batch.take(at)
+        there = np.ones(len(some), np.bool_)
+        for name in names:
+            there &= valid(some.payload.column(name))
+        found = np.ones(len(some), np.int64)
+        rows = np.flatnonzero(there)
+        if len(rows) < len(some):
+            some = some.take(rows)
+        found[rows] = self.keys.find(some, names, self.mark) + 2
+        return found
+
+    def _run(self, take: Callable[..., int], name: str, some: Elements) -> None:
+        """Apply elements, with as much room as they turn out to need."""
+        progress = self._room.progress
+        progress[AT] = 0
+        refs, passed = self.sides[name].rows, int(NEVER_UNITS)
+        if self.what == PAIRS:
+            passed = self.passed_ends[name]
+        while True:
+            status = take(self.what, some, passed, refs, self.trees.arrays, self._room)
+            if status == DONE:
+                return
+            if status == LOST:
+                raise self._lost(name, some, int(progress[AT]))
+            self._make_room(int(status), int(progress[NEED]))
+
+    def _make_room(self, status: int, need: int) -> None:
+        room = self._room
+        if status == NO_OUT:
+            self._room = room._replace(out=grown(room.out, need))
+        elif status == NO_FOUND:
+            self._room = room._replace(found=grown(room.found, need))
+        elif status == NO_NODES:
+            self.trees.make_room(need + _SMALL, 0)
+        else:
+            before, after = grown(room.before, need), grown(room.afterwards, need)
+            self._room = room._replace(before=before, afterwards=after)
+
+    def _lost(self, name: str, some: Elements, at: int) -> StateError:
+        ids = some.payload[at : at + 1]
+        value = self.sides[name].values(ids).to_pylist()[0]
+        what = f"{value} with start {some.start[at]} and end {some.old_end[at]} ({name} side)"
+        return lost_event(self.operator.name, what)
+
+    def _written(self, net: Net) -> Batch:
+        """Adjusts by sync time, then inserts by start."""
+        adjusts, inserts = net.adjusts, net.inserts
+        # The last column of an adjust is its end, before it the old end.
+        sync = np.minimum(adjusts[:, 3], adjusts[:, 4])
+        first = adjusts[in_order(sync, lambda at: self._names(adjusts[at]))]
+        second = inserts[in_order(inserts[:, 2], lambda at: self._names(inserts[at]))]
+        both = np.concatenate([first[:, :3], second[:, :3]])
+        return Batch(
+            self.output,
+            np.repeat(np.array([ADJUST, INSERT], np.int8), [len(first), len(second)]),
+            np.ascontiguousarray(both[:, 2]),
+            np.concatenate([first[:, 4], second[:, 3]]),
+            np.concatenate([first[:, 3], np.zeros(len(second), np.int64)]),
+            self._payload(both[:, 0], both[:, 1]),
+        )
+
+    def _names(self, rows: Ints) -> Ints:
+        """What orders rows of one time: a word of payloads, start and end."""
+        left, right = rows[:, 0], rows[:, 1]
+        word = np.zeros(len(rows), np.int64)
+        word[right != NONE] = self.sides[_RIGHT].names(right[right != NONE])
+        for column in (self.sides[_LEFT].names(left), rows[:, 2], rows[:, 3]):
+            word = (word ^ (word >> 32)) * _MIX + column
+        return word
+
+    def _payload(self, left: Ints, right: Ints) -> pa.Table:
+        """The columns of both sides; null where there is no right payload."""
+        columns = self.sides[_LEFT].values(left).columns
+        if self.operator.added:
+            has = right != NONE
+            values = self.sides[_RIGHT].values(right[has]).select(list(self.operator.added))
+            if not has.all():
+                place = to_arrow(np.cumsum(has) - 1, pa.int64(), mask=has)
+                values = values.take(place)
+            columns = [*columns, *values.columns]
+        return pa.Table.from_arrays(columns, schema=self.output.payload)
+
+    def _passed_ends(self) -> dict[str, int]:
+        """By side, the time before which ends are over."""
+        left, right = self.received[_LEFT], self.received[_RIGHT]
+        if self.what == PAIRS:
+            return {_LEFT: right, _RIGHT: left}
+        return dict.fromkeys(self.sides, min(left, right))
+
+    def _schedule(self, made: Ints) -> None:
+        """Let these nodes be due when their ends are over; runs are due with right events."""
+        for name, ids in self._by_side(made):
+            due = self.due[name]
+            ends = self.trees.nodes[ids, END]
+            due.push(ends[ends < FOREVER_UNITS], ids[ends < FOREVER_UNITS])
+            if len(due) > 2 * len(self.trees) + _SMALL:
+                living = dict(self._by_side(self.trees.living()))[name]
+                ends = self.trees.nodes[living, END]
+                due.rebuild(ends[ends < FOREVER_UNITS], living[ends < FOREVER_UNITS])
+
+    def _by_side(self, ids: Ints) -> list[tuple[str, Ints]]:
+        is_left = self.trees.nodes[ids, TREE] % TREES == LEFT_EVENTS
+        return [(_LEFT, ids[is_left]), (_RIGHT, ids[~is_left])]
+
+    def _expire(self, name: str, before: int) -> Ints:
+        """Drop what is over of a side; the trees and payloads that lost something."""
+        frontier = self.passed_ends[name]
+        if frontier == before:
+            return np.empty((0, 2), np.int64)
+        ids = self.due[name].pop_before(frontier)
+        nodes = self.trees.nodes
+        if frontier == FOREVER_UNITS:
+            ids = dict(self._by_side(self.trees.living()))[name]
+        is_over = (nodes[ids, END] < frontier) | (frontier == FOREVER_UNITS)
+        there = (nodes[ids, COUNT] > 0) & is_over
+        gone: Ints = nodes[ids[there]][:, [TREE, OWNER]]
+        tables = (self.sides[_LEFT].rows, self.sides[_RIGHT].rows)
+        progress = self._room.progress
+        expire(frozen_rows(ids), frontier, self.what, tables, self.trees.arrays, progress)
+        return gone
+
+    def _forget(self, touched: Mapping[str, Ints], keys: Ints, gone: Ints) -> None:
+        """Drop payloads without events and keys without nodes, of those that were touched."""
+        for number, (name, side) in enumerate(self.sides.items()):
+            own = gone[gone[:, 0] % TREES == number, 1]
+            ids = np.concatenate([touched[name], own])
+            side.forget(distinct(ids[side.rows[ids, REFS] == 0]), self.mark)
+        ids = np.concatenate([keys, gone[:, 0] // TREES])
+        for tree in range(TREES):
+            ids = ids[self.trees.arrays.roots[ids * TREES + tree] == NONE]
+        self.keys.forget(distinct(ids), self.mark)
+
+    def _clear(self) -> None:
+        """Nothing can change any more."""
+        self.trees.clear(self.mark)
+        self._room.progress[EVENTS] = 0
+        for due in self.due.values():
+            due.rebuild(np.empty(0, np.int64), np.empty(0, np.int64))
+        for table in (self.keys, *self.sides.values()):
+            table.forget(table.table.living(), self.mark)
+
+    def _tables(self) -> Mapping[str, Interned]:
+        return {"keys/": self.keys, **{f"{name}/": one for name, one in self.sides.items()}}
+
+    def _facts(self) -> dict[str, str]:
+        return {"how": self.operator.how, "on": json.dumps(self.operator.on)}
+
+    def parts(self, *, since: int | None = None) -> Saved:
+        """The state in parts: all of them, or those that changed after a mark."""
+        received = json.dumps(self.received)
+        header = _KIND.header(mark=self.mark, received=received, **self._facts())
+        control = write_tables(to_table({}, header), self.trees.blocks().table())
+        written, deleted = self.trees.parts("events/", since)
+        for prefix, table in self._tables().items():
+            saved = table.parts(_KIND, since, self.mark)
+            written |= {prefix + name: data for name, data in saved.written.items()}
+            deleted += [prefix + name for name in saved.deleted]
+        gone = () if since is None else tuple(deleted)
+        return Saved({CONTROL: control} | written, gone, self.mark)
+
+    def restore(self, parts: Mapping[str, bytes]) -> None:
+        """Fill an empty state with what was saved."""
+        streams = _KIND.open(part_of(parts, CONTROL, _KIND))
+        _, header = streams.first()
+        for name, now in self._facts().items():
+            if header[name] != now:
+                message = (
+                    f"join: the state has {name}={header[name]}, the operator {name}={now}; a "
+                    "running join cannot change, start with a new checkpoint and output folder"
+                )
+                raise StateError(message)
+        self.mark = int(header["mark"])
+        self.received = {
+            name: int(time) for name, time in json.loads(header["received"]).items()
+        }
+        for prefix, table in self._tables().items():
+            own = {n.removeprefix(prefix): d for n, d in parts.items() if n.startswith(prefix)}
+            table.restore(_KIND, own)
+        self.passed_ends = self._passed_ends()
+        self.trees.restore("events/", Blocks.read(streams.next()), parts, _KIND)
+        self._restore_refs()
+
+    def _restore_refs(self) -> None:
+        """What payloads and the queue know of the nodes."""
+        ids = self.trees.living()
+        rows = self.trees.nodes[ids]
+        for number, side in enumerate(self.sides.values()):
+            own = rows[rows[:, TREE] % TREES == number]
+            np.add.at(side.rows[:, REFS], own[:, OWNER], 1)
+            side.rows[own[:, OWNER], _KEY] = own[:, TREE] // TREES + 2
+        events = rows[rows[:, TREE] % TREES != RUNS]
+        self._room.progress[EVENTS] = events[:, COUNT].sum()
+        self._schedule(ids)
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self.trees.check()
+        for table in self._tables().values():
+            table.table.check()
+        for due in self.due.values():
+            due.check()
+        rows = self.trees.nodes[self.trees.living()]
+        events = rows[rows[:, TREE] % TREES != RUNS]
+        count = int(events[:, COUNT].sum())
+        assert count == self.live, f"{count} events in trees, counted {self.live}"
+        for number, side in enumerate(self.sides.values()):
+            ends = rows[rows[:, TREE] % TREES == number, END]
+            over = ends[ends < [*self.passed_ends.values()][number]]
+            assert not len(over), f"over, but kept: ends {over}; frontiers {self.received}"
+            own = rows[rows[:, TREE] % TREES == number, OWNER]
+            refs = np.bincount(own, minlength=side.table.used)
+            ids = side.table.living()
+            assert (refs[ids] == side.rows[ids, REFS]).all(), f"nodes per payload {refs}"
+            assert (refs[ids] > 0).all(), f"payloads without events: {ids[refs[ids] == 0]}"
+        keys = np.unique(rows[:, TREE] // TREES)
+        known = self.keys.table.living()
+        assert keys.tolist() == known.tolist(), f"keys in trees {keys} != keys {known}"
+        self._check_runs(rows)
+
+    def _check_runs(self, rows: Ints) -> None:
+        """Runs of a key are apart, and only there where someone asks for them."""
+        runs = rows[rows[:, TREE] % TREES == RUNS]
+        assert self.what != PAIRS or not len(runs), f"runs of an inner join: {runs}"
+        runs = runs[np.lexsort((runs[:, 0], runs[:, TREE]))]
+        same = np.diff(runs[:, TREE]) == 0
+        apart = runs[1:, 0][same] > runs[:-1, END][same]
+        assert apart.all(), f"runs touch: {runs}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """How many keys are remembered."""
+        return {"keys": len(self.keys)}
