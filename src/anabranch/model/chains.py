@@ -11,7 +11,7 @@ missing before it, is as far as a stable may be.
 Papers: CEDR *operators*, 3 and 4.6, with errata C19 to C25.
 
 >>> from anabranch.model.notation import parse
->>> elements = parse("adjust a 2..3->1; insert a 2..forever; adjust a 2..forever->3")
+>>> elements = parse("adjust a 2..3->2; insert a 2..forever; adjust a 2..forever->3")
 >>> whole(elements[:2]), whole(elements)
 ((payload | start | end, {Identity(start=2, payload='a')}), (payload | start | end, set()))
 >>> tiled([Promise(0, 5, 1), Promise(5, 9, 0)], [3], origin=0)

@@ -2,7 +2,7 @@
 
 Papers: CEDR *operators*, 4.5, with errata C15 to C17, L13 and D13.
 
->>> from anabranch.model.element import Adjust, Event
+>>> from anabranch.model.element import Adjust, Event, Insert
 >>> in_sync_order([Insert("a", 2, 9), Adjust("b", 1, 7, 4), Insert("c", 3, 5)])
 False
 >>> final_in_order(History.from_events([Event("a", 1, 9), Event("b", 2, 3)]), 5)

@@ -20,8 +20,8 @@ means.
 >>> finalize = Promised(origin=0)
 >>> for one in parse("adjust a 0..10->8; adjust a 0..6->4; adjust a 0..8->6; insert a 0..10"):
 ...     out = finalize.push("input", one)
->>> out.output, finalize.push("promises", Insert(4, 0, 8)).output
-((Insert(payload='a', start=0, end=4),), (Stable(time=8),))
+>>> out.output, finalize.push("promises", Insert(4, 0, 9)).output
+((Insert(payload='a', start=0, end=4),), (Stable(time=9),))
 """
 
 from collections import Counter
