@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, Event, History, Insert, Stable
 from anabranch.operators.merge.policy import Policy
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import build
 from anabranch.spark.query.merged import Merged

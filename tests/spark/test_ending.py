@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.errors import FileError, RunError, SchemaError, ViolationError
-from anabranch.spark.query import ending
+from anabranch.spark.run import ending
 from anabranch.spark.run.ending import explain, has_left
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was thrown

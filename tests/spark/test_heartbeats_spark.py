@@ -13,7 +13,7 @@ from test_running_query import forget_commit
 
 import anabranch as ab
 from anabranch.errors import SchemaError, UsageError
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 
 pytestmark = pytest.mark.spark
 

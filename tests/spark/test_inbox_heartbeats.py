@@ -21,10 +21,10 @@ from anabranch.model.element import Stable
 from anabranch.model.history import replay
 from anabranch.model.time import FOREVER
 from anabranch.spark.checkpoint.control_log import ControlLog, groups
-from anabranch.spark.query import watch as watching
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import build
 from anabranch.spark.query.merged import Merged
+from anabranch.spark.run import watch as watching
 from anabranch.spark.run.prepare import prepare
 from anabranch.spark.run.ticks import declared, is_due
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from anabranch.errors import StateError
+from anabranch.spark.checkpoint import lease
 from anabranch.spark.checkpoint.lease import BEAT, EXPIRES, FOLDERS, DriverLease, Lease
-from anabranch.spark.query import lease
 
 
 @dataclass

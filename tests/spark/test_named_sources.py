@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import StateError
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.query import sources
 
 pytestmark = pytest.mark.spark

@@ -20,11 +20,11 @@ from anabranch.model.time import FOREVER
 from anabranch.operators.route import Routing
 from anabranch.sources.inbox import inbox
 from anabranch.sources.plain import PlainRows
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.checkpoint.columns import reshape_of
 from anabranch.spark.checkpoint.control_log import ControlLog, Entry, groups
 from anabranch.spark.pack.files import FilesSpec, pack_files
 from anabranch.spark.pack.parcels import from_row
-from anabranch.spark.query import run_record as runs
 from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.merge import build
 from anabranch.spark.query.merged import Merged

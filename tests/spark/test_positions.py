@@ -19,10 +19,10 @@ from anabranch.batch.batch import FOREVER_UNITS
 from anabranch.batch.schema import REPLICA
 from anabranch.errors import StateError
 from anabranch.model import Insert
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.checkpoint.kafka import EndsNoted, KafkaOffsets, ends_of, starting_offsets
 from anabranch.spark.pack.parcels import ATTACH, CURRENT, DETACH
 from anabranch.spark.pack.positions import Positions, Span, restarted, without_consumed
-from anabranch.spark.query import run_record as runs
 
 ORDER = ("__order_0", "__order_1", "__order_2")
 NAMES = ("east", "west")

@@ -12,7 +12,7 @@ from anabranch.batch.times import MICROSECONDS
 from anabranch.errors import UsageError
 from anabranch.model.properties import MergeCase
 from anabranch.operators.merge.policy import Policy
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.query.asked import Asked
 
 HEARTBEATS = {"disorder": "10 seconds", "idle_after": "1 hour"}

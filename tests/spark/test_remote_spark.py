@@ -13,9 +13,10 @@ from test_heartbeats_spark import FIRST, copies, final, put, wait_until
 
 import anabranch as ab
 from anabranch.errors import FileError, StateError, UsageError
+from anabranch.spark.checkpoint import remote
 from anabranch.spark.checkpoint.remote import RemoteFolder
 from anabranch.spark.checkpoint.run_record import Run
-from anabranch.spark.query import prepare, remote, running
+from anabranch.spark.run import prepare, running
 from anabranch.spark.write import reports
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from test_dataframes_spark import EAST, PLAIN, TRUTH, WEST, frames_of, history, 
 
 import anabranch as ab
 from anabranch.errors import UsageError, ViolationError
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.run.prepare import prepare
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ from test_upgrade import SHAPES, forget_last_commit, give, held_back, judge
 
 import anabranch as ab
 from anabranch.errors import UsageError
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.checkpoint.control_log import FOLDER, ControlLog
-from anabranch.spark.query import run_record as runs
 from anabranch.spark.write.records import read_records, record_files
 
 pytestmark = pytest.mark.spark

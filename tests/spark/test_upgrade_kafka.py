@@ -15,7 +15,7 @@ from test_kafka_spark import KAFKA, PLACE, frame, message, parsed
 
 import anabranch as ab
 from anabranch.errors import StateError, UsageError
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 
 pytestmark = pytest.mark.spark
 

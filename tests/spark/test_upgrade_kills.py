@@ -19,6 +19,7 @@ from lanes_driver import SCHEMA, Runtime, lane_spec
 from anabranch.errors import StateError, UsageError
 from anabranch.model import Adjust, History, Insert, Stable
 from anabranch.sources.pieces import FilePiece
+from anabranch.spark.checkpoint import run_record as runs
 from anabranch.spark.checkpoint.consumed import consumed
 from anabranch.spark.checkpoint.control_log import FOLDER, ControlLog, read_entries
 from anabranch.spark.checkpoint.generations import remove_former, restart_generation
@@ -28,9 +29,8 @@ from anabranch.spark.lane.exported import LANES, TOO_LATE, lane_file, read_lane
 from anabranch.spark.lane.state import NO_COPIES, store
 from anabranch.spark.pack.parcels import Facts, Parcel, in_every_lane
 from anabranch.spark.pack.positions import Positions, Span
-from anabranch.spark.query import export
-from anabranch.spark.query import run_record as runs
-from anabranch.spark.query import upgrade as upgrades
+from anabranch.spark.run import export
+from anabranch.spark.run import upgrade as upgrades
 from anabranch.testing.in_lanes import Parts
 
 FOREVER = float("inf")

@@ -22,7 +22,7 @@ from merge_place import Place
 from sessions import Session
 
 from anabranch.sources.commits import committed
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that is killed in its first minute never profits from the second compiler."""

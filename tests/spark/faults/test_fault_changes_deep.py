@@ -12,7 +12,7 @@ import pytest
 from faulty import PATIENCE, MakeScene, Scene
 from test_fault_upgrade_deep import run_of, until_it_writes
 
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep]
 

@@ -19,7 +19,7 @@ import pytest
 from faulty import PATIENCE, Counts
 from sessions import Session
 
-from anabranch.spark.query import run_record as runs
+from anabranch.spark.checkpoint import run_record as runs
 
 pytestmark = [
     pytest.mark.spark,
