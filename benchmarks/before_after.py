@@ -1,6 +1,6 @@
-"""This checkout against another one: elements per second of merges, and bytes per live event.
+"""This checkout against another one: elements per second of merges, bytes per live event.
 
-    python benchmarks/before_after.py OTHER_CHECKOUT        about five minutes
+    python benchmarks/before_after.py OTHER_CHECKOUT        about ten minutes
 
 Either checkout has a process of its own, with the same streams.  They take turns figure by
 figure: before, after, after, before, ...  A turn is one merge of the whole stream (CPU
@@ -12,15 +12,18 @@ and the greatest of the five rounds' medians beside it.  Above 1 this checkout i
 The other checkout may be of an earlier layout: `_NAMES` lists where each name was.
 """
 
+import gc
 import json
 import statistics
 import sys
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from merging.checkouts import Checkout
 from merging.clock import best, machine, report, use_one_core
 
@@ -105,6 +108,29 @@ def saved(inputs: int) -> Turn:
     return lambda: each
 
 
+def held(inputs: int) -> Turn:
+    """Bytes of memory per live event, all of them alive: arrays of NumPy, buffers of Arrow."""
+    live = 50_000
+    spec = {"events": live, "replicas": inputs, "payload_bytes": 100, "revisions": 0}
+    workload = find("Workload")(**spec, duration=100 * live)
+    some = steps(workload, 5_000)[:-1]
+
+    def measure() -> float:
+        gc.collect()
+        arrow = pa.total_allocated_bytes()
+        tracemalloc.start()
+        merge = find("open_merge")(find("MergeCase")["R3"], workload.schema)
+        for arrivals in some:
+            merge.step(arrivals)
+        gc.collect()
+        traced = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return (traced + pa.total_allocated_bytes() - arrow) / merge.live
+
+    each = measure()
+    return lambda: each
+
+
 def figures() -> dict[str, dict[str, partial[Turn]]]:
     """What is measured, by kind and name; a figure is prepared by calling it."""
     r4 = find("MergeCase").R4
@@ -122,6 +148,12 @@ def figures() -> dict[str, dict[str, partial[Turn]]]:
         "R4, three": partial(speed, {**bags, "duplicates": 2 / 3}, "R4"),
         "R4, ten": partial(speed, {**bags, "duplicates": 0.9}, "R4"),
     }
+    # The ends of what `merge_sweep` varies.
+    found["R3, two inputs"] = partial(speed, {**plain, "replicas": 2}, "R3")
+    found["R3, ten inputs"] = partial(speed, {**plain, "events": 30_000, "replicas": 10}, "R3")
+    found["R3, a stable per ten events"] = partial(speed, {**plain, "stable_freq": 0.1}, "R3")
+    found["R3, half in disorder"] = partial(speed, {**plain, "disorder": 0.5}, "R3")
+    found["R3, 16 bytes"] = partial(speed, {**plain, "payload_bytes": 16}, "R3")
     ordered = find("MergeCase")
     for case in (ordered.R0, ordered.R1, ordered.R2):
         found[case.name] = partial(speed, {**plain, "case": case}, case.name)
@@ -130,7 +162,9 @@ def figures() -> dict[str, dict[str, partial[Turn]]]:
             speed, {**plain, "events": 50_000}, "R3", policy, 1_000
         )
     sizes = {
-        f"saved bytes per event, {inputs} inputs": partial(saved, inputs) for inputs in (2, 10)
+        f"{word} bytes per event, {inputs} inputs": partial(make, inputs)
+        for word, make in (("saved", saved), ("held", held))
+        for inputs in (2, 10)
     }
     return {"speed": found, "bytes": sizes}
 
