@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from merging.clock import RESULTS, machine, report
 
@@ -104,48 +104,48 @@ class Run:
         self.process.communicate()
 
 
-def main(seconds: int, roll: int) -> None:
-    facts = machine()
-    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
-        place, number = Path(folder), 0
-        put(place / "inbox", 0)
-        put(place / "inbox", 1)
-        run = Run(place, roll)
-        starts, quarters = [run.seconds], []
-        began = time.monotonic()
-        for quarter in range(1, 5):
-            while time.monotonic() < began + seconds * quarter / 4:
-                number += 1
-                put(place / "inbox", number + 1)
-                time.sleep(max(0.0, began + number - time.monotonic()))
-            quarters.append({"out": counted(place / "out"), "ck": counted(place / "ck")})
-            print(quarters[-1], file=sys.stderr, flush=True)
-        run.end()
-        elapsed = time.monotonic() - began
-        put(place / "inbox", number + 2)
-        again = Run(place, roll)
-        starts.append(again.seconds)
-        again.end()
-        triggers = max(record_files(place / "out" / "progress")) + 1
-    excess = most(quarters, seconds=elapsed, roll=roll)
-    result = {
-        "machine": facts,
-        "seconds": seconds,
-        "roll_seconds": roll,
+def watch(place: Path, seconds: int, roll: int) -> dict[str, Any]:
+    """A new file each second, then a restart: the files of every quarter."""
+    number = 0
+    put(place / "inbox", 0)
+    put(place / "inbox", 1)
+    run = Run(place, roll)
+    starts, quarters = [run.seconds], []
+    began = time.monotonic()
+    for quarter in range(1, 5):
+        while time.monotonic() < began + seconds * quarter / 4:
+            number += 1
+            put(place / "inbox", number + 1)
+            time.sleep(max(0.0, began + number - time.monotonic()))
+        quarters.append({"out": counted(place / "out"), "ck": counted(place / "ck")})
+        print(quarters[-1], file=sys.stderr, flush=True)
+    run.end()
+    excess = most(quarters, seconds=time.monotonic() - began, roll=roll)
+    put(place / "inbox", number + 2)
+    again = Run(place, roll)
+    again.end()
+    return {
         "files_put": number + 3,
-        "triggers": triggers,
+        "triggers": max(record_files(place / "out" / "progress")) + 1,
         "files": {
             name: [sum(quarter[name].values()) for quarter in quarters]
             for name in ("out", "ck")
         },
         "by_folder_at_the_end": quarters[-1],
         "more_than_the_guide_allows": excess,
-        "seconds_to_first_trigger": starts,
+        "seconds_to_first_trigger": [*starts, again.seconds],
     }
+
+
+def main(seconds: int, roll: int) -> None:
+    facts = machine()
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
+        seen = watch(Path(folder), seconds, roll)
+    result = {"machine": facts, "seconds": seconds, "roll_seconds": roll, **seen}
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     runs = {**found.get("runs", {}), "day" if roll == 1 else "ten minutes": result}
     report("watch_files", {"runs": {name: runs[name] for name in sorted(runs)}})
-    if excess:
+    if excess := seen["more_than_the_guide_allows"]:
         raise SystemExit("; ".join(excess))
 
 
