@@ -28,8 +28,9 @@ from anabranch.batch.batch import ADJUST, FOREVER_UNITS, INSERT, NEVER_UNITS, Ba
 from anabranch.batch.buffers import one_array, to_arrow
 from anabranch.batch.equality import equal_rows
 from anabranch.batch.events import inserts, nothing
-from anabranch.batch.kernel import frozen
+from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.schema import ElementSchema
+from anabranch.batch.stable_order import stable_order
 from anabranch.errors import RunError
 from anabranch.operators.aggregate.bag_store import BagStore
 from anabranch.operators.aggregate.chunks import CHUNK, Chunks, Runs
@@ -41,6 +42,7 @@ from anabranch.operators.aggregate.points import (
     TIME,
     apply,
     compare,
+    events_at,
     first_two,
     follow,
     moves,
@@ -99,8 +101,10 @@ class Segments:
 
     def events(self, at: Ints) -> tuple[Lifetimes, Ints]:
         """The lifetimes of some of them, and their slots."""
-        times = Lifetimes(self.rows[at, GROUP], self.rows[at, TIME], self.end[at])
-        return times, self.rows[:, SLOTS:][at]
+        groups, starts, ends = np.empty((3, len(at)), np.int64)
+        slots = np.empty((len(at), self.rows.shape[1] - SLOTS), np.int64)
+        events_at(self.rows, self.end, frozen_rows(at), (groups, starts, ends), slots)
+        return Lifetimes(groups, starts, ends), slots
 
 
 class AggregateState(TrustingState):
@@ -270,10 +274,10 @@ class AggregateState(TrustingState):
         gone_at = np.flatnonzero(removed)
         adjusted = np.concatenate([pairs[0][moved], gone_at])
         ends = np.concatenate([come.end[pairs[1][moved]], gone.start[gone_at]])
-        order = np.argsort(np.minimum(gone.end[adjusted], ends), kind="stable")
+        order = stable_order(np.minimum(gone.end[adjusted], ends))
         adjusted, ends = adjusted[order], ends[order]
         inserted = np.flatnonzero(added)
-        inserted = inserted[np.argsort(come.start[inserted], kind="stable")]
+        inserted = inserted[stable_order(come.start[inserted])]
         picked = _picked(values, adjusted, news, inserted)
         return self._written(gone.take(adjusted), ends, come.take(inserted), picked)
 
@@ -339,7 +343,7 @@ class AggregateState(TrustingState):
         """The events that became final, as inserts by start."""
         if not self.spec.reports_final:
             return None
-        at = at[np.argsort(of.rows[at, TIME], kind="stable")]
+        at = at[stable_order(of.rows[at, TIME])]
         times, values = self._events(of, at)
         payload = self._payload(times.group, values)
         return inserts(self.output, times.start, times.end, payload)
