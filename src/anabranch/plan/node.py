@@ -101,6 +101,10 @@ class Native:
     is_named: bool = False
     one_to_one: bool = False
     selectivity: float | None = None
+    reads_only: Callable[[tuple[str, ...], bool], bool] | None = None
+    """Of a `where`: whether these columns, and `start` if it may, are all that it reads."""
+    is_moved: bool = False
+    """Whether a rule has moved it to where it is."""
 
 
 Node: TypeAlias = Source | Step | Native

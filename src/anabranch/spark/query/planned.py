@@ -35,6 +35,7 @@ from anabranch.plan.node import (
     with_names,
 )
 from anabranch.plan.replicas import settled
+from anabranch.plan.rules import improved
 from anabranch.plan.stages import Send, Stage, placement, stages
 from anabranch.sources.channels import FINAL, LATE
 from anabranch.spark.checkpoint.control_log import ControlLog
@@ -71,6 +72,8 @@ class Planned:
     quarantine: str | None = None
     is_aligned: bool = False
     key: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    """What rules have changed in the plan that the user has written."""
 
     @classmethod
     def of(cls, node: Node) -> "Planned":
@@ -78,10 +81,12 @@ class Planned:
         last = with_names(_passed_on(node) if isinstance(node, Native) else node)
         assert not isinstance(last, Native), f"{last.id} is not in lanes"
         require_unique(last)
+        last, rules = improved(last)
         entries = tuple((one.id, one.entry) for one in sources(last))
         _require_together(entries)
-        main = entries[0][1]
-        return cls(settled(last, main.lanes), entries, main.lanes, main.id, main.quarantine)
+        main, lanes = entries[0][1], entries[0][1].lanes
+        plan = settled(last, lanes)
+        return cls(plan, entries, lanes, main.id, main.quarantine, rules=rules)
 
     @property
     def main(self) -> Merged:
@@ -158,8 +163,8 @@ class Planned:
             f"stage {number}: {each.id} = {each.words}: {_types(each.schema.payload)}"
             for number, stage in enumerate(self._cut[0])
             for send in stage.sends
-            if not _may_change(send)
             for each in send.natives
+            if each.is_moved or not _may_change(send)
         ]
         return (*steps, *dict.fromkeys(natives))
 
