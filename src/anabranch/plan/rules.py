@@ -86,9 +86,8 @@ def push_where(last: Node) -> Rewritten | None:
         step = one.of
         if not isinstance(step, Step) or readers[id(step)] > 1:
             continue
-        ports = _ports_for(one, step)
-        copies = isinstance(step.operator, GridWindowOperator)
-        if ports and all(copies or _is_open(dict(step.reads)[port], readers) for port in ports):
+        ports = _ports_for(one, step, readers)
+        if ports:
             return _pushed(last, one, step, ports)
     return None
 
@@ -135,7 +134,8 @@ def panes(last: Node) -> Rewritten | None:
             operator = PaneAggregateOperator(
                 windows.schema, aggregate.keys, aggregate.functions, windows=windows.windows
             )
-            made = replace(one, operator=operator, reads=below.reads)
+            words = f"{one.words}, in {below.words}"
+            made = replace(one, operator=operator, reads=below.reads, words=words)
             return Rewritten(_replaced(last, one, made), f"{below.id} is a part of {one.id}")
     return None
 
@@ -180,20 +180,25 @@ def _passes(operator: Any) -> Mapping[str, Passes]:
     return found
 
 
-def _ports_for(one: Native, step: Step) -> tuple[str, ...]:
+def _ports_for(one: Native, step: Step, readers: Mapping[int, int]) -> tuple[str, ...]:
     """The ports of a step below which a `where` may go; empty if it must stay."""
     assert one.reads_only is not None, f"{one.id} is no where"
-    known = {port: tuple(passes.columns) for port, passes in _passes(step.operator).items()}
-    starts = {port: passes.start for port, passes in _passes(step.operator).items()}
-    reads = dict(step.reads)
-    ports = tuple(
+    reads, passes = dict(step.reads), _passes(step.operator)
+    copies = isinstance(step.operator, GridWindowOperator)
+    ports = [port for port in passes if copies or _is_open(reads[port], readers)]
+    is_join = isinstance(step.operator, JoinOperator)
+    if not is_join and len(ports) < len(reads):
+        return ()
+    # Asked last: Spark's analyser answers.
+    legal = tuple(
         port
-        for port in known
-        if _is_clear(reads[port]) and one.reads_only(known[port], starts[port])
+        for port in ports
+        if _is_clear(reads[port])
+        and one.reads_only(tuple(passes[port].columns), passes[port].start)
     )
-    if isinstance(step.operator, JoinOperator):
-        return ports[:1]
-    return ports if len(ports) == len(step.reads) else ()
+    if is_join:
+        return legal[:1]
+    return legal if len(legal) == len(reads) else ()
 
 
 def _pushed(last: Node, one: Native, step: Step, ports: Sequence[str]) -> Rewritten:
