@@ -18,9 +18,7 @@ from anabranch.spark.query.query import Query
 pytestmark = pytest.mark.spark
 
 STREAMS = 300
-COLUMNS = (
-    "kind string, start bigint, end bigint, old_end bigint, h int, k string, v int, seq bigint"
-)
+COLUMNS = "kind string, start bigint, end bigint, old_end bigint, h int, k string, v int"
 Row = tuple[str, int | None, int | None, int | None, int | None, str | None, int | None]
 
 
