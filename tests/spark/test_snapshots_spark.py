@@ -124,6 +124,11 @@ QUERIES: dict[str, tuple[Callable[[ab.Stream, ab.Stream], Query], str]] = {
         " (select h, k, explode(sequence(start div 2 * 2 - 2, start div 2 * 2, 2)) at"
         " from a_events) group by h, k, at)",
     ),
+    "no rule": (
+        lambda a, _: a.select("h", "k").group_by("h", "k").aggregate(n=ab.count())
+        .where("n > 1"),
+        "select h, k, count(*) n, t from a group by h, k, t having n > 1",
+    ),
     "rules": (
         lambda a, _: a.select("h", "k").group_by("h", "k").aggregate(n=ab.count())
         .where("k = 'a'").distinct().normalise(),
@@ -151,6 +156,8 @@ def test_every_snapshot_is_that_of_spark_sql(spark: SparkSession) -> None:
         ours.append(labelled(query.final(), name, columns, alive))
         theirs.append(labelled(expected, name, columns, "t"))
     assert query.explanation.count("\nrule push_where: where goes before aggregate") == 1
+    by_time = a.stream.select("h", "k").distinct().where("start > 2 and k = 'a'")
+    assert "\nrule " not in by_time.explanation
     counted = [
         reduce(DataFrame.union, every).groupBy("query", "row", "t").count()
         for every in (ours, theirs)

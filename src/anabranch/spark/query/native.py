@@ -185,7 +185,7 @@ def _reads_only(
     try:
         with _quiet():
             some = spark.createDataFrame([], spark_schema(known))
-            some.where(change.condition).schema  # noqa: B018  analysed now
+            _filtered(some, change.condition).schema  # noqa: B018  analysed now
     except AnalysisException:
         return False
     return True
