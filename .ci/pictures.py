@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from anabranch.model import FOREVER, Event, History, operators, parse_events
+from anabranch.model.emission import Emit, shown
 from anabranch.model.lifetimes import AlterLifetime, DurationCapped, GridWindows, StartShifted
 from anabranch.model.normal_form import normal_form
 from anabranch.pictures.diagram import Part, draw_diagram
@@ -382,6 +383,18 @@ def query_aggregate() -> str:
     return operator(title, {"input": given}, result, {"stable 4": 4})
 
 
+def query_emission() -> str:
+    """A count in the three ways to emit, when time has passed until 5."""
+    given = "a 1..9; b 3..12"
+    table = operators.aggregate(columns(given), lambda _: (), lambda alive: (len(alive),))
+    rows: dict[Event, str] = dict.fromkeys(parse_events(given), "input")
+    for emit in Emit:
+        for event in shown(table, emit, passed=5).events():
+            named = event._replace(payload=f"{emit.value} → {event.payload[0]}")
+            rows[named] = "no end yet" if event.end == FOREVER else ""
+    return draw_lifetimes(rows, {"stable 5": 5}, title="aggregate(n=ab.count(), emit=...)")
+
+
 def query_top_k() -> str:
     """The first row, at every time."""
     given = "b 1..9; a 3..5"
@@ -486,9 +499,9 @@ def query_stages() -> str:
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
     flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
     patterns, progress, python, queries, query_aggregate, query_alter_lifetime,
-    query_difference, query_distinct, query_hop, query_inserts, query_join, query_merge,
-    query_replaced_by, query_session, query_stages, query_top_k, query_union, query_where,
-    query_window, running, sizing, tuning, versions, windows_run,
+    query_difference, query_distinct, query_emission, query_hop, query_inserts, query_join,
+    query_merge, query_replaced_by, query_session, query_stages, query_top_k, query_union,
+    query_where, query_window, running, sizing, tuning, versions, windows_run,
 )  # fmt: skip
 PICTURES: Final = {f"docs/pictures/{draw.__name__}.svg": draw for draw in DRAWN}
 """By file, what draws it."""

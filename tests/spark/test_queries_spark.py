@@ -83,13 +83,20 @@ QUERIES: dict[str, Callable[[ab.Stream], Query]] = {
     "windows": lambda s: (
         s.window(4, 2).group_by("k").aggregate(n=ab.count(), total=ab.sum("v"))
     ),
+    "passed": lambda s: s.group_by("k").aggregate(
+        n=ab.count(), most=ab.max("v"), emit="passed", cut_every=5
+    ),
+    "ordered": lambda s: s.window(3).group_by().aggregate(n=ab.count(), emit="ordered"),
+    "windows passed": lambda s: (
+        s.window(4, 2).group_by("k").aggregate(total=ab.sum("v"), emit="passed")
+    ),
     "sliding": lambda s: s.window(3).group_by("k").aggregate(n=ab.count()),
     "shifted": lambda s: s.alter_lifetime(shift=2, at_most=5).select("k").distinct(),
     "read twice": lambda s: s.select("k").union(s.where("v > 0").select("k")).normalise(),
 }
 
 
-IN_CI = {"three stages", "windows", "read twice", "anti, counted", "of an aggregate"}
+IN_CI = {"three stages", "windows", "passed", "read twice", "anti, counted", "of an aggregate"}
 """The others take the same paths through Spark; tests of the operators judge their results."""
 
 
@@ -207,6 +214,52 @@ def test_columns_that_a_filter_must_not_read_are_rejected(spark: SparkSession) -
         stream.select(f.current_timestamp().alias("t"))
     with pytest.raises(SchemaError, match="called 'end'"):
         stream.select(f.col("v").alias("end"))
+
+
+def test_when_an_aggregate_emits_is_a_step_of_the_run(spark: SparkSession) -> None:
+    grouped = ab.elements(frame(spark)).group_by("k")
+    passed = grouped.aggregate(n=ab.count(), emit="passed")
+    steps = passed.planned.steps
+    assert any("n = count(*) by k, emit passed, reads" in step for step in steps)
+    assert any("stage 1: output: " in step for step in steps), steps
+    assert "cut_every='1 hour'" in passed.explanation
+    assert passed.planned.keyed("k").key == ("k",)
+    cut = grouped.aggregate(n=ab.count(), emit="passed", cut_every=10)
+    assert any("emit passed, cut every 10, reads" in step for step in cut.planned.steps)
+    assert "warning: aggregate holds" not in cut.explanation
+    ordered = grouped.aggregate(n=ab.count(), emit="ordered")
+    assert not any("output" in step for step in ordered.planned.steps)
+
+
+def test_windows_are_emitted_when_they_are_over(spark: SparkSession) -> None:
+    windows = ab.elements(frame(spark)).window(4, 2)
+    passed = windows.group_by("k").aggregate(n=ab.count(), emit="passed")
+    assert "a sum per key and pane" in passed.explanation
+    assert "at most 2 (2 windows, each emitted once), the cheapest" in passed.explanation
+    assert not any("output" in step for step in passed.planned.steps)
+    greatest = windows.where("v > 0").group_by("k").aggregate(v=ab.max("v"), emit="passed")
+    assert not any("output" in step for step in greatest.planned.steps)
+    with pytest.raises(UsageError, match="cut_every=5 would cut windows into pieces"):
+        windows.group_by("k").aggregate(n=ab.count(), cut_every=5)
+    ordered = windows.group_by("k").aggregate(n=ab.count(), emit="ordered")
+    assert "a sum per key and pane" not in ordered.explanation
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"emit": "soon"}, r"aggregate: emit='soon' is not a way .* 'passed'"),
+        ({"emit": ab.count()}, "a column of the result cannot be called emit"),
+        ({"cut_every": ab.count()}, "a column of the result cannot be called cut_every"),
+        ({"cut_every": 0}, "aggregate: cut_every is 0; it must be greater than 0"),
+        ({"cut_every": "an hour"}, "cut_every"),
+    ],
+)
+def test_wrong_ways_to_emit_are_rejected(
+    spark: SparkSession, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        ab.elements(frame(spark)).group_by("k").aggregate(n=ab.count(), **given)
 
 
 def test_a_changed_query_is_rejected_by_its_steps(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
 from anabranch.plan.labels import Label, Waiting, in_short, labels
+from anabranch.plan.chatter import changes_per_row, holds_its_stable
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.node import sources as entries_of
 from anabranch.plan.properties import in_words, properties
@@ -62,6 +63,8 @@ def explain(
             more = explain_merge(one.node, promised)
             if several and isinstance(one.node, Step):
                 more.append(f"frontier {in_short(waits[one.node.id])}")
+            if isinstance(one.node, Step) and (changes := changes_per_row(one.node)):
+                more.append(f"changes per row: {changes}")
             lines += _step(one, routings, known, more=more)
         lines += _sends(stage)
     if cut[-1].holds_stables and lanes > 1:
@@ -154,6 +157,12 @@ def _warnings(last: Node, lanes: int) -> list[str]:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "
                 "group_by(...) columns, or use lanes=1"
+            )
+        if holds_its_stable(node):
+            lines.append(
+                f"warning: {node.id} holds its stable at the start of the first result that "
+                "may still change, so one long event holds back all that reads it; bound this "
+                "with cut_every=, such as cut_every='1 hour'"
             )
         if operator.name in ("inserts", "deletes"):
             lines.append(
