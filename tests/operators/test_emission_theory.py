@@ -143,7 +143,7 @@ def test_erratum_c2_the_stable_is_held_at_the_start_of_what_is_withheld():
     assert output == [Stable(1), Insert((1,), 1, 3), Stable(4)]
 
 
-# Theorem 10 and its kin: what order in gives
+# Theorem 10, and what input in order gives
 
 
 @each_form

@@ -9,7 +9,7 @@ With a grid, the first row of a group moves along it with the frontier.  So a lo
 one row, its results become final piece by piece, and the stable of "passed", which is held at
 the first row that starts before the frontier, is less than one step of the grid behind it.
 
-Behind windows of a grid (`by_window`) all events of a group have one lifetime.  The frontier of
+After windows of a grid (`by_window`) all events of a group have one lifetime.  The frontier of
 the windows is the start of the first one that may still change, so a group is complete when the
 frontier has passed its start; nothing else has to be remembered.
 

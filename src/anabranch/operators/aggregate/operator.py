@@ -77,7 +77,7 @@ class AggregateOperator:
         if self.by_window:
             message = (
                 f"{self.name}: cut_every={self.cut_every} would cut windows into pieces; leave "
-                "it out: behind windows the frontier waits for nothing but their ends"
+                "it out: after windows the frontier waits for nothing but their ends"
             )
             raise UsageError(message)
 
