@@ -63,7 +63,7 @@ def holds_its_stable(step: Step) -> bool:
     operator = step.operator
     if not isinstance(operator, AggregateOperator) or operator.emit is not Emit.PASSED:
         return False
-    if operator.by_window or operator.cut_every is not None:
+    if step.in_windows or operator.by_window or operator.cut_every is not None:
         return False
     rule = _lifetimes(step)
     if isinstance(rule, AlterLifetime) and isinstance(rule.duration, DurationConstant):

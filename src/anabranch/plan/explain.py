@@ -12,8 +12,8 @@ from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
-from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.chatter import changes_per_row, holds_its_stable
+from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.node import sources as entries_of
 from anabranch.plan.properties import in_words, properties

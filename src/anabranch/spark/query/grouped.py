@@ -60,7 +60,8 @@ class Grouped(Offered):
         keys = self.keys
         words = f"{', '.join(f'{one.name} = {one}' for one in wanted)} by {_shown(keys)}"
         words += way.words
-        if isinstance(node, Step) and (both := _in_one_step(node, keys, wanted, way)) is not None:
+        both = _in_one_step(node, keys, wanted, way.emit) if isinstance(node, Step) else None
+        if isinstance(node, Step) and both is not None:
             step = Step(
                 id or "aggregate",
                 both,
@@ -116,7 +117,7 @@ class Grouped(Offered):
 
 
 def _in_one_step(
-    node: Step, keys: tuple[str, ...], wanted: tuple[Aggregate, ...], way: "_Emission"
+    node: Step, keys: tuple[str, ...], wanted: tuple[Aggregate, ...], emit: Emit
 ) -> PaneAggregateOperator | SessionAggregateOperator | None:
     """Windows or sessions and the aggregate behind them as one operator, if there is one.
 
@@ -124,13 +125,15 @@ def _in_one_step(
     are the open ones alone.
     """
     operator = node.operator
-    if isinstance(operator, SessionOperator) and way.emit is Emit.AT_ONCE:
+    if isinstance(operator, SessionOperator) and emit is Emit.AT_ONCE:
         return SessionAggregateOperator(operator, keys, wanted)
-    is_open = way.emit is Emit.ORDERED  # then a window has no end at first
+    is_open = emit is Emit.ORDERED  # then a window has no end at first
     if isinstance(operator, GridWindowOperator) and fits(wanted) and not is_open:
         rows, windows = operator.schema, operator.windows
-        return PaneAggregateOperator(rows, keys, wanted, windows=windows, emit=way.emit)
+        return PaneAggregateOperator(rows, keys, wanted, windows=windows, emit=emit)
     return None
+
+
 @dataclass(frozen=True)
 class _Emission:
     """When results are emitted, and how that is recorded."""
