@@ -210,6 +210,24 @@ def queries() -> str:
     return draw_diagram(columns, arrows, title="A query answers at once and corrects itself")
 
 
+def consistency() -> str:
+    """Where finalize and align are in a query."""
+    columns = [
+        [Part("rows", ("in any order",))],
+        [Part("where, window", ("no state: nothing waits",))],
+        [
+            Part("finalize", ("how long to remember",), main=True),
+            Part("late()", ("with step and distance",), wrong=True),
+        ],
+        [Part("align", ("how long to wait",), main=True)],
+        [Part("join, group_by", ("with a state",))],
+    ]
+    arrows = {("rows", "where, window"): "", ("where, window", "finalize"): ""}
+    arrows |= {("finalize", "align"): "", ("finalize", "late()"): ""}
+    arrows |= {("align", "join, group_by"): ""}
+    return draw_diagram(columns, arrows, title="A level of consistency: two steps of a query")
+
+
 def query_stages() -> str:
     """The stages of a query with two sources."""
     columns = [
@@ -229,9 +247,10 @@ def query_stages() -> str:
 
 
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
-    patterns, queries, query_aggregate, query_alter_lifetime, query_difference, query_distinct,
-    query_emission, query_hop, query_inserts, query_join, query_merge, query_replaced_by,
-    query_session, query_stages, query_top_k, query_union, query_where, query_window,
+    consistency, patterns, queries, query_aggregate, query_alter_lifetime, query_difference,
+    query_distinct, query_emission, query_hop, query_inserts, query_join, query_merge,
+    query_replaced_by, query_session, query_stages, query_top_k, query_union, query_where,
+    query_window,
 )  # fmt: skip
 PICTURES: Final = {f"docs/pictures/{draw.__name__}.svg": draw for draw in DRAWN}
 """By file, what draws it."""

@@ -101,8 +101,9 @@ class HoldState(TrustingState):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """How many changes are held, for the progress record."""
-        return {"pending": len(self.groups)}
+        """How many changes are held, for the progress record, and when a wait is over."""
+        due = self.due
+        return {"pending": len(self.groups)} | ({} if due is None else {"due": due})
 
     @property
     def due(self) -> int | None:

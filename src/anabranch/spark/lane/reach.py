@@ -67,4 +67,5 @@ def _greatest(found: Sequence[int | None]) -> int:
 
 
 def _time(parcels: Sequence[Parcel]) -> int | None:
-    return max((one.at for one in parcels if one.at is not None), default=None)
+    times = [time for one in parcels for time in (one.at, one.look) if time]
+    return max(times, default=None)

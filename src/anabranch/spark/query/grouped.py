@@ -30,7 +30,7 @@ class Grouped(Offered):
     def aggregate(
         self,
         *,
-        emit: "Literal['at_once', 'ordered', 'passed']" = "at_once",
+        emit: "Literal['at_once', 'ordered', 'passed'] | None" = None,
         cut_every: str | int | None = None,
         id: str | None = None,  # noqa: A002
         **functions: Aggregate,
@@ -45,7 +45,8 @@ class Grouped(Offered):
                 least latency. "ordered": when its start is reached, without its end as long as
                 it goes on; input in order gives output in order. "passed": when time has
                 passed its end; input in order is never corrected. Time is the greatest start
-                that the group has seen, or the frontier.
+                that the group has seen, or the frontier. Default: "at_once"; "passed" with a
+                `consistency` that waits for stables.
             cut_every: Cuts results at the multiples of a duration. With "passed" the output's
                 stable is held at the start of the first result that may still change; this
                 bounds by how much.
@@ -70,6 +71,7 @@ class Grouped(Offered):
                 final_at_start=True,
                 in_windows=True,
                 is_named=id is not None,
+                emits=way.asked,
             )
             return replace(self.query, node=step)
         operator = AggregateOperator(
@@ -82,7 +84,9 @@ class Grouped(Offered):
             by_window=WINDOW in keys and _behind_grid(node),
         )
         known = node.in_windows
-        return self.query._step("aggregate", operator, words, id=id, in_windows=known)
+        made = self.query._step("aggregate", operator, words, id=id, in_windows=known)
+        assert isinstance(made.node, Step), f"{made.node.id} is in lanes"
+        return replace(made, node=replace(made.node, emits=way.asked))
 
     def top_k(
         self,
@@ -141,14 +145,16 @@ class _Emission:
     emit: Emit
     cut_every: int | None
     words: str
+    asked: Emit | None
 
 
 def _emission(emit: object, cut_every: str | int | None, query: Query) -> _Emission:
     """The options of `aggregate`; UsageError if they are wrong, or do not go with windows."""
-    way = Emit.of(emit, where="aggregate")
+    asked = None if emit is None else Emit.of(emit, where="aggregate")
+    way = asked or Emit.AT_ONCE
     words = "" if way is Emit.AT_ONCE else f", emit {way.value}"
     if cut_every is None:
-        return _Emission(way, None, words)
+        return _Emission(way, None, words, asked)
     if isinstance(cut_every, Aggregate):
         message = (
             f"aggregate: cut_every={cut_every} is no duration; a column of the result cannot "
@@ -162,7 +168,7 @@ def _emission(emit: object, cut_every: str | int | None, query: Query) -> _Emiss
         )
         raise UsageError(message)
     every = query._units(cut_every, "aggregate: cut_every")
-    return _Emission(way, every, f"{words}, cut every {query._span(every)}")
+    return _Emission(way, every, f"{words}, cut every {query._span(every)}", asked)
 
 
 def _behind_grid(node: Node) -> bool:

@@ -349,7 +349,9 @@ class RunningQuery(Offered):
     def _ticker(self) -> Ticker | None:
         """What reads the clocks of DataFrames without rows; nothing is known of these yet."""
         copies = self._prepared.merged.copies
-        if self._control is None or copies.stream is None or not copies.clocks:
+        if self._control is None or copies.stream is None:
+            return None
+        if not copies.clocks and not copies.stream.is_timed:
             return None
         ticks = copies.beat is None
         made = Ticker(self._control, copies.clocks, self._left_behind, ticks)
