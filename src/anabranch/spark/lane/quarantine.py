@@ -53,11 +53,6 @@ def forces(step: PipelineStep) -> bool:
     return isinstance(step.operator, Paced) and step.operator.is_paced
 
 
-def goes_by_time(step: PipelineStep) -> bool:
-    """Whether a step may have something to do although no row comes: it waits by the clock."""
-    return isinstance(step.operator, Paced) and step.operator.needs_time
-
-
 def quarantine(
     now: Trigger, taken: Sequence[Received], result: StepResult, place: Place
 ) -> None:

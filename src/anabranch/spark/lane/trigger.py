@@ -39,7 +39,6 @@ from anabranch.spark.lane.quarantine import (
     Place,
     forces,
     from_stage,
-    goes_by_time,
     quarantine,
     quarantine_left,
 )
@@ -142,10 +141,6 @@ def _take_inputs(now: Trigger, parcels: Sequence[Parcel]) -> None:
     now.reach = Reach.of_rows(parcels, spec.entry_steps)
     for each in every:
         _round(now, each, is_last=each is every[-1])
-    if not every and any(goes_by_time(one) for one in spec.pipeline):
-        # Time has passed, and no row came: a wait by the wall clock may be over.
-        _step(now, now.reach.given(spec.pipeline, lane.states, _by_entry(now, [])), {})
-        lane.steps += 1
     _beat(now, [one for one in parcels if one.entry in (BEAT, CLOCK)])
     refused: list[Refused] = []
     for parcel in parcels:
