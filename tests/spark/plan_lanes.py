@@ -40,6 +40,7 @@ from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import (
+    LEVEL,
     UNROUTED,
     Facts,
     Parcel,
@@ -139,9 +140,14 @@ class PlanRun:
         """What the output of each node promises."""
         return properties(self.last, self.lanes)
 
-    def push(self, arrivals: Mapping[str, Sequence[Element]]) -> None:
-        """One trigger, in which these elements of the sources arrive."""
+    def push(
+        self, arrivals: Mapping[str, Sequence[Element]], level: Level | None = None
+    ) -> None:
+        """One trigger, in which these elements of the sources arrive; perhaps another level."""
         parcels: list[Parcel] = []
+        if level is not None:
+            entry = Parcel(0, "", log=self.trigger, entry=LEVEL, settings=str(level))
+            parcels += in_every_lane(entry, self.lanes)
         for name, elements in arrivals.items():
             base = Parcel(0, name, attachment=1, log=self.trigger, file="f")
             batch = from_elements(elements, self.sources[name].schema)

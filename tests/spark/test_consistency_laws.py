@@ -203,16 +203,47 @@ def test_what_is_forgotten_is_late_and_nothing_else(
         run.push({name: some for name, some in trigger.items() if some})
         assert_valid(run.output)
     assert run.frontier == FOREVER
-    late = list(run.late)
-    kept = []
-    for one in streams["a"]:
-        if one in late:
-            late.remove(one)
+    judge.push({"a": in_time(streams["a"], run.late)})
+    assert History.of(run.output) == History.of(judge.output)
+
+
+LEVELS = [
+    *(NAMED[name] for name in ("middle", "strong", "weak")),
+    *(Level(wait=2, remember=None), Level(wait=None, remember=4)),
+]
+
+
+@given(
+    plan=st.sampled_from(["counts", "one count", "windows", "distinct"]),
+    seed=SEEDS,
+    lanes=st.sampled_from([1, 1, 2]),
+)
+def test_a_level_that_changes_loses_nothing(plan: str, seed: int, lanes: int) -> None:
+    """Whatever it was when, the output is the query of what was not late."""
+    chance = random.Random(seed)
+    streams = streams_of(chance, PLANS[plan]())
+    level = chance.choice(LEVELS)
+    run, judge = PlanRun(PLANS[plan](), lanes, level=level), PlanRun(PLANS[plan](), lanes)
+    for trigger in cut(chance, streams):
+        before = run.frontier
+        run.push({"a": trigger["a"]}, chance.choice([None, *LEVELS]))
+        assert_valid(run.output)
+        assert run.frontier >= before
+    assert (run.frontier, run.pending) == (FOREVER, 0)
+    judge.push({"a": in_time(streams["a"], run.late)})
+    assert History.of(run.output) == History.of(judge.output)
+
+
+def in_time(stream: Sequence[Element], late: Sequence[Element]) -> list[Element]:
+    """A stream without what was late, and the stable of its end."""
+    rest, kept = list(late), []
+    for one in stream:
+        if one in rest:
+            rest.remove(one)
         elif not isinstance(one, Stable):
             kept.append(one)
-    assert late == [], "each late row is one of the input"
-    judge.push({"a": [*kept, Stable(FOREVER)]})
-    assert History.of(run.output) == History.of(judge.output)
+    assert rest == [], "each late row is one of the input"
+    return [*kept, Stable(FOREVER)]
 
 
 @given(seed=SEEDS)

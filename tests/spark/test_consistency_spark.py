@@ -71,6 +71,11 @@ def events(rows: Sequence[Any]) -> list[tuple]:
     return sorted(key for key, number in found.items() if number)
 
 
+def rows_of(spark: SparkSession, folder: Path) -> list[Any]:
+    """The rows of a sink so far; it has no folder before the first ones."""
+    return spark.read.parquet(str(folder)).collect() if folder.exists() else []
+
+
 CI = ("strong", "middle")
 
 
@@ -96,7 +101,7 @@ def test_levels_that_forget_nothing_have_the_history_of_the_batch(
         running = query.start(tmp_path / "ck", changes=tmp_path / "changes", once=True)
         assert running.wait(120)
         assert running.totals.adds_up
-        changes = spark.read.parquet(str(tmp_path / "changes")).collect()
+        changes = rows_of(spark, tmp_path / "changes")
         shown.append(len(changes))
     assert events(changes) == truth
     if level == "middle":
@@ -136,9 +141,58 @@ def test_weak_keeps_late_rows_with_their_step_and_distance(
     assert [json.loads(row[4]) for row in found] == [{"k": "a", "w": 6}] * 2
     assert "step 'finalize'; 1 behind its stable 9" in found[0][5]
     assert "step 'finalize'; 5 behind its stable 8" in found[1][5]
-    changes = spark.read.parquet(str(tmp_path / "changes")).collect()
+    changes = rows_of(spark, tmp_path / "changes")
     kept = [(1, 10), (12, 15)]
     assert [row[2:] for row in events(changes) if row[0] == "a"] == kept
+
+
+def test_another_level_while_it_runs(
+    spark: SparkSession, tmp_path: Path, triggers: Triggers
+) -> None:
+    """From the next trigger on, also after a restart; the history is that of the batch."""
+
+    def build(stream: DataFrame) -> Query:
+        counts = ab.elements(stream).group_by("k").aggregate(n=ab.count())
+        return counts.consistency("strong")
+
+    def changes() -> list[Any]:
+        return rows_of(spark, tmp_path / "changes")
+
+    files = triggers("trades", TRADES)
+    running = build(next(files)).start(tmp_path / "ck", changes=tmp_path / "changes")
+    running.query.processAllAvailable()
+    assert changes() == []
+    with pytest.raises(UsageError, match="'ultra' releases final events only"):
+        running.set_consistency("ultra")
+    with pytest.raises(UsageError, match="wait_wall= needs the time of each trigger"):
+        running.set_consistency(wait_wall="5 seconds")
+    running.set_consistency(wait=1)
+    running.query.processAllAvailable()
+    assert [(row.k, row.start, row.end) for row in changes()] == []
+    next(files)
+    running.query.processAllAvailable()
+    shown = changes()
+    assert {(row.k, row.start, row.end) for row in shown} == {("a", 1, 3)}
+    step = next(one for one in running.totals.last.steps if one.operator == "align")
+    assert step.level == {"wait": 1}
+    running.stop()
+    running = build(next(files)).start(tmp_path / "ck", changes=tmp_path / "changes", once=True)
+    assert running.wait(120)
+    step = next(one for one in running.totals.last.steps if one.operator == "align")
+    assert step.level == {"wait": 1}
+    batch = ab.elements(frame(spark, TRADES)).group_by("k").aggregate(n=ab.count())
+    assert events(changes()) == events(batch.changes().collect())
+
+
+def test_a_query_without_a_level_has_none_to_set(
+    spark: SparkSession, tmp_path: Path, triggers: Triggers
+) -> None:
+    stream = next(triggers("trades", TRADES))
+    counts = ab.elements(stream).group_by("k").aggregate(n=ab.count())
+    running = counts.start(tmp_path / "ck", changes=tmp_path / "changes", once=True)
+    with pytest.raises(UsageError, match="was started without a level"):
+        running.set_consistency("middle")
+    assert running.wait(120)
 
 
 def test_steps_that_are_placed_by_hand(spark: SparkSession, tmp_path: Path) -> None:
@@ -150,7 +204,7 @@ def test_steps_that_are_placed_by_hand(spark: SparkSession, tmp_path: Path) -> N
     assert "finalize: remember 4" in text
     plain = stream.group_by("k").aggregate(n=ab.count())
     assert events(made.changes().collect()) == events(plain.changes().collect())
-    merge = ab.merge({"one": frame(spark, TRADES), "two": frame(spark, TRADES)})
+    merge = ab.merge(ab.elements(frame(spark, TRADES)), ab.elements(frame(spark, TRADES)))
     held = merge.align(release="final").group_by("k").aggregate(n=ab.count())
     assert events(held.changes().collect()) == events(plain.changes().collect())
 
@@ -188,7 +242,7 @@ def test_what_does_not_go_together_is_rejected(spark: SparkSession) -> None:
     with pytest.raises(UsageError, match=r"'rows' has none; add heartbeats \(ab.events"):
         waits.explain()
     assert "ultra" in (
-        plain.heartbeats(disorder="1 second")
+        plain.heartbeats(disorder="1 second", idle_after="1 minute")
         .group_by("value")
         .aggregate(n=ab.count())
         .consistency("ultra")

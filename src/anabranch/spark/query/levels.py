@@ -130,6 +130,17 @@ def aligned(
     return of._placed("align", operator, f"hold events {' '.join(waits)}", id)
 
 
+def level_given(
+    last: Node,
+    name: object,
+    wait: str | int | None,
+    wait_wall: str | None,
+    remember: str | int | None,
+) -> Level:
+    """The level that is given for a query that ends with this node."""
+    return _level(_query(last), name, wait, wait_wall, remember)
+
+
 def _level(
     of: Waits,
     name: object,

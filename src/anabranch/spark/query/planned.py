@@ -90,10 +90,10 @@ class Planned:
         main = entries[0][1]
         last = settled(last, main.lanes)
         made = cls(last, entries, main.lanes, main.id, main.quarantine, level=level)
-        made._require_stables()
+        made.require_stables()
         return made
 
-    def _require_stables(self) -> None:
+    def require_stables(self) -> None:
         """Reject a level that waits for stables where a stream has none."""
         if self.level is None or not self.level.needs_stables or self.level.makes_final:
             return

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
-from anabranch.offered import Offered
 from anabranch.operators.merge.policy import Policy
 from anabranch.spark.checkpoint import remote
 from anabranch.spark.checkpoint.control_log import COMPACT_AT, FOLDER, ControlLog
@@ -37,6 +36,7 @@ from anabranch.spark.run.budget import BudgetWarner
 from anabranch.spark.run.follow import INTERVAL, Follower, require_shared_disk
 from anabranch.spark.run.patience import Patience
 from anabranch.spark.run.prepare import Prepared
+from anabranch.spark.run.set_level import SetsLevel
 from anabranch.spark.run.shares import ShareWarner
 from anabranch.spark.run.ticks import INTERVAL as TICK
 from anabranch.spark.run.ticks import Ticker, is_due, pause
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 OnTrigger = Callable[[Totals], None]
 
 
-class RunningQuery(Offered):
+class RunningQuery(SetsLevel):
     """A query that was started.
 
     `totals` counts every row that the run has committed, also in earlier starts; `late` is the
