@@ -362,11 +362,6 @@ class Totals:
         return self.last.live if self.last else 0
 
     @property
-    def due(self) -> int | None:
-        """When the first wait by the wall clock is over, in microseconds, if there is one."""
-        return self.last.due if self.last else None
-
-    @property
     def state_bytes(self) -> int:
         """What the lanes have in Spark's state store."""
         return self.last.state_bytes if self.last else 0

@@ -77,7 +77,8 @@ def is_due(now: float, totals: Totals, log: ControlLog) -> bool:
     """Whether an entry shows something new, by a clock or a wait, and none is on its way."""
     clock, micros = totals.clock, now * _MICROSECONDS
     due = clock is not None and clock.is_due(micros, totals.live)
-    due = due or (totals.due is not None and totals.due <= micros)
+    held = None if totals.last is None else totals.last.due
+    due = due or (held is not None and held <= micros)
     return due and not log.waiting(totals.log)
 
 
