@@ -40,6 +40,7 @@ from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import (
+    CLOCK,
     LEVEL,
     UNROUTED,
     Facts,
@@ -101,6 +102,7 @@ class PlanRun:
     level: Level | None = None
     late: list[Element] = field(default_factory=list)
     pending: int = 0
+    due: int | None = None
 
     def __post_init__(self) -> None:
         node = self.node if self.level is None else placed(self.node, self.level)
@@ -141,10 +143,14 @@ class PlanRun:
         return properties(self.last, self.lanes)
 
     def push(
-        self, arrivals: Mapping[str, Sequence[Element]], level: Level | None = None
+        self,
+        arrivals: Mapping[str, Sequence[Element]],
+        level: Level | None = None,
+        time: int | None = None,
     ) -> None:
-        """One trigger, in which these elements of the sources arrive; perhaps another level."""
-        parcels: list[Parcel] = []
+        """One trigger, at a time, in which these elements arrive; perhaps another level."""
+        tick = Parcel(0, "", log=self.trigger, entry=CLOCK, at=time)
+        parcels = [] if time is None else in_every_lane(tick, self.lanes)
         if level is not None:
             entry = Parcel(0, "", log=self.trigger, entry=LEVEL, settings=str(level))
             parcels += in_every_lane(entry, self.lanes)
@@ -156,7 +162,7 @@ class PlanRun:
             greatest = int(batch.start[batch.is_data].max(initial=NEVER_UNITS))
             base = replace(base, greatest=greatest)
             parcels += in_every_lane(base, self.lanes, Facts(len(elements)))
-        self.pending = 0
+        self.pending, self.due = 0, None
         for number, spec in enumerate(self.specs):
             crossed = to_rows(parcels, self.lanes).to_pylist()
             parcels = [from_row(row, spec.schema, None) for row in crossed]
@@ -192,6 +198,8 @@ class PlanRun:
             one.check()
         store(parts, which, state, NO_COPIES)
         self.conflicts += made.record.output["conflicts"]
+        if made.record.due is not None:
+            self.due = min(made.record.due, self.due or made.record.due)
         self.pending += sum(
             int(one.facts.get("pending", 0)) for one in made.record.operators.values()
         )

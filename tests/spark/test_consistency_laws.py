@@ -207,6 +207,24 @@ def test_what_is_forgotten_is_late_and_nothing_else(
     assert History.of(run.output) == History.of(judge.output)
 
 
+def test_a_wait_by_the_wall_clock_is_over_without_rows() -> None:
+    """The record has when, so that the driver lets time pass then; lanes agree."""
+    second = 1_000_000
+    level = Level(wait=None, wait_wall=10 * second)
+    run = PlanRun(PLANS["counts"](), 2, level=level)
+    run.push({"a": [Insert(("x", 1), 5, 9)]}, time=1_000 * second)
+    assert (run.output, run.due, run.pending) == ([], 1_010 * second, 1)
+    run.push({"a": [Insert(("y", 2), 3, 4), Insert(("x", 3), 7, 8)]}, time=1_006 * second)
+    run.push({}, time=1_009 * second)
+    assert (run.output, run.due, run.pending) == ([], 1_010 * second, 3)
+    run.push({}, time=1_010 * second)
+    first = [Event(("y", 1), 3, 4), Event(("x", 1), 5, 9)]
+    assert History.of(run.output) == History.from_events(first)
+    assert run.due == 1_016 * second
+    run.push({}, time=1_016 * second)
+    assert (run.due, run.pending, len(History.of(run.output))) == (None, 0, 4)
+
+
 LEVELS = [
     *(NAMED[name] for name in ("middle", "strong", "weak")),
     *(Level(wait=2, remember=None), Level(wait=None, remember=4)),
