@@ -143,7 +143,7 @@ def trades() -> Scenario:
         {"prices": prices, "trades": traded},
         lambda s: s["trades"].join(s["prices"], on="symbol"),
         {
-            "middle, 72 h": {"remember": 72},
+            "middle-72h": {"remember": 72},
             "strong": {"name": "strong"},
             "weak": {"name": "weak"},
         },
@@ -151,17 +151,17 @@ def trades() -> Scenario:
     )
 
 
-def run(spark: Any, one: Scenario, level: dict[str, Any], place: Path) -> tuple[Seen, int]:
+def run(spark: Any, one: Scenario, name: str, place: Path) -> tuple[Seen, int]:
     """A scenario at a level, in triggers of one file; what was seen, and the state's bytes."""
     streams, seen = {}, Seen()
-    for name, columns in one.columns.items():
+    for source, columns in one.columns.items():
         rows = spark.readStream.schema(f"{TIMES}, {columns}, seq bigint")
-        rows = rows.option("maxFilesPerTrigger", 1).parquet(str(place / name))
-        streams[name] = ab.elements(rows, name=name)
+        rows = rows.option("maxFilesPerTrigger", 1).parquet(str(place / source))
+        streams[source] = ab.elements(rows, name=source)
     query = (
         one.build(streams)
-        .consistency(**level)
-        .start(place / f"ck-{level}", changes=seen.changes, late=seen.late_rows, once=True)
+        .consistency(**one.levels[name])
+        .start(place / f"ck-{name}", changes=seen.changes, late=seen.late_rows, once=True)
     )
     query.wait()
     return seen, query.totals.state_bytes
@@ -202,8 +202,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             write(spark, one, Path(folder))
             truth = whole(spark, one)
-            for name, level in one.levels.items():
-                seen, size = run(spark, one, level, Path(folder))
+            for name in one.levels:
+                seen, size = run(spark, one, name, Path(folder))
                 now = {key for key, number in seen.now.items() if number}
                 waits = [(at + 1) * one.every - key[0] for key, at in seen.first.items()]
                 corrected = len(set(seen.first) - now)

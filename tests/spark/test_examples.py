@@ -100,7 +100,7 @@ def test_each_query_is_right_at_its_own_level_of_consistency(
     assert weak[state] < middle[state]
     assert (middle[late], middle[wrong]) == (0, 0)
     assert weak[late] > 0
-    middle = found["trades", "middle, 72 h"]
+    middle = found["trades", "middle-72h"]
     strong, weak = found["trades", "strong"], found["trades", "weak"]
     assert middle[corrected] > 0 == middle[wrong] == middle[late]
     assert strong[corrected] == strong[wrong] == 0
