@@ -131,11 +131,15 @@ class Planned:
     @property
     def is_endless(self) -> bool:
         """Whether a stream has nothing that makes events final; merges warn of their own."""
-        return any(one.call == QUERY and one.copies.is_endless for _, one in self.entries)
+        return bool(self.endless) and any(
+            one.call == QUERY and one.copies.is_endless for _, one in self.entries
+        )
 
     @property
     def endless(self) -> tuple[str, ...]:
-        """The sources of plain rows in a stream that nothing makes final."""
+        """The sources of plain rows in a stream that nothing makes final, nor the level."""
+        if self.level is not None and self.level.makes_final:
+            return ()
         return tuple(name for name, entry in self.entries if entry.copies.is_endless)
 
     @cached_property
