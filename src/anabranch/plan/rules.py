@@ -23,6 +23,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from anabranch.model.emission import Emit
 from anabranch.operators.aggregate.operator import AggregateOperator
 from anabranch.operators.aggregate.panes import PaneAggregateOperator
 from anabranch.operators.aggregate.panes import fits as fits_panes
@@ -129,6 +130,8 @@ def panes(last: Node) -> Rewritten | None:
             and isinstance(windows, GridWindowOperator)
             and readers[id(below)] == 1
             and "window" in aggregate.keys
+            and aggregate.emit is Emit.AT_ONCE
+            and aggregate.cut_every is None
             and fits_panes(aggregate.functions)
         ):
             operator = PaneAggregateOperator(
@@ -173,6 +176,8 @@ def _passes(operator: Any) -> Mapping[str, Passes]:
             found = {"left": Passes(operator.left.payload.names)}
         case StatelessOperator() | DistinctOperator() | NormaliseOperator():
             found = {"input": Passes(operator.schema.payload.names)}
+        case AggregateOperator() if operator.emit is not Emit.AT_ONCE:
+            pass  # when its results come depends on all groups of a lane
         case AggregateOperator() | TopKOperator() | SessionOperator():
             found = {"input": Passes(tuple(operator.route_columns))}
         case SessionAggregateOperator():

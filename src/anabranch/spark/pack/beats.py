@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import Batch
+from anabranch.batch.batch import NEVER_UNITS, Batch
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.summary import (
@@ -80,13 +80,16 @@ class Tally:
     lines: dict[str, list[Summaries]] = field(default_factory=dict)
     at: int = TIMELESS
 
-    def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
-        """Some elements of a replica, and the table with the other columns of their rows."""
+    def add(self, replica: str, batch: Batch, rows: pa.Table) -> int:
+        """Some elements of a replica, and the table with the other columns of their rows.
+
+        Returns their greatest start; rows that are ahead of the guard do not count.
+        """
         how = self.beating.get(replica, self.beating.get(None))
         if TIME in rows.column_names and len(batch):
             self.at = max(self.at, int(rows.column(TIME)[0].as_py()))
         if how is None or not len(batch):
-            return
+            return int(batch.start[batch.is_data].max(initial=NEVER_UNITS))
         sources = how.sources(replica, batch, rows)
         histogram = how.clock.needs_histogram
         if how.has_arrival:
@@ -107,6 +110,7 @@ class Tally:
                 sources, batch.start, **span, guard=how.guard, histogram=histogram
             )
         self.lines.setdefault(replica, []).append(found)
+        return int(found.greatest[found.count > 0].max(initial=NEVER_UNITS))
 
     def parcels(self, base: Parcel, lanes: int) -> list[Parcel]:
         """What every lane gets of this partition."""
