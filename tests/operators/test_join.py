@@ -23,6 +23,7 @@ from anabranch.errors import SchemaError, StateError, UsageError
 from anabranch.model.element import Adjust, Event, Insert, Stable
 from anabranch.model.history import History
 from anabranch.operators.contract import Arrival, HasPorts, Inputs, Route
+from anabranch.operators.join.net import in_order
 from anabranch.operators.join.operator import HOWS, JoinOperator
 
 SIDES = ("left", "right")
@@ -218,6 +219,29 @@ def test_a_join_of_lasting_events_of_one_key_forgets_runs():
         assert len(state.trees) <= 5
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60))
+def test_rows_of_one_time_are_in_the_order_of_their_names(rows):
+    """Few of them are sorted one by one, many together."""
+    times, words = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
+    order = in_order(times, lambda at: words[at].copy())
+    assert [rows[at] for at in order] == sorted(rows)
+
+
+def test_payloads_get_names_when_an_adjust_looks_for_one():
+    """Equal events are two nodes before, and one with a count of two afterwards."""
+    state = operator().empty()
+    step(state, [Insert(("x", 1), 0, 5), Insert(("x", 1), 0, 5)], [Insert(("x", 2), 3, 9)])
+    state.check()
+    assert (state.live, len(state.trees)) == (3, 3)
+    again = operator().from_parts(state.parts().written)
+    for one in (state, again):
+        output = to_elements(step(one, [Adjust(("x", 1), 0, 5, 7)]).output)
+        assert output == [Adjust(("x", 1, 2), 3, 5, 7)]
+        one.check()
+        step(one, [Insert(("x", 1), 0, 5)])
+        assert (one.live, len(one.trees)) == (4, 3)
+
+
 def test_the_ports_and_columns():
     made = operator("left")
     assert isinstance(made, HasPorts)
@@ -267,4 +291,8 @@ def test_a_save_writes_what_changed():
     changed = state.parts(since=whole.mark).written
     assert len(whole.written) > 9
     controls = {"control", "keys/control", "left/control", "right/control"}
-    assert len(changed.keys() - controls) == 1
+    assert changed.keys() - controls == {"events/2", "left/nodes/2", "left/payload/2"}
+    step(state, [Adjust(("7", 7), 7, 12, 20)])  # payloads get names
+    whole = state.parts()
+    step(state, [Insert(("2", 2), 2, 11)])
+    assert len(state.parts(since=whole.mark).written.keys() - controls) == 1

@@ -176,26 +176,6 @@ def test_two_streams_of_one_name_are_rejected(spark: SparkSession) -> None:
         one.union(two).changes()
 
 
-def test_every_snapshot_is_that_of_spark_sql(spark: SparkSession) -> None:
-    """A sample against Spark SQL on expanded snapshots: one row per event and time."""
-    stream = ab.events(rows(spark), start="s", end="e")
-    counted = stream.group_by("k").aggregate(n=ab.count(), total=ab.sum("v"), most=ab.max("v"))
-    expanded = "explode(sequence({0}, {1} - 1)) t"
-    ours = counted.final().selectExpr(
-        "k", "n", "total", "most", expanded.format("start", "end")
-    )
-    theirs = (
-        rows(spark).selectExpr("k", "v", expanded.format("s", "e")).groupBy("k", "t")
-        .agg(f.count("*").alias("n"), f.sum("v").alias("total"), f.max("v").alias("most"))
-        .select("k", "n", "total", "most", "t")
-    )  # fmt: skip
-    assert sorted(map(tuple, ours.collect())) == sorted(map(tuple, theirs.collect()))
-    top = stream.group_by("k").top_k(1, by="-v").final()
-    snapshots = top.selectExpr("k", "v", expanded.format("start", "end"))
-    best = theirs.selectExpr("k", "most as v", "t")
-    assert sorted(map(tuple, snapshots.collect())) == sorted(map(tuple, best.collect()))
-
-
 def test_a_query_is_drawn_with_its_stages(spark: SparkSession) -> None:
     stream = ab.events(rows(spark), start="s", end="e", name="trades")
     query = stream.where("v > 0").group_by("k").aggregate(n=ab.count())

@@ -31,6 +31,7 @@ from anabranch.batch.batch import (
 from anabranch.batch.buffers import take
 from anabranch.batch.hashing import hash_rows
 from anabranch.batch.schema import ElementSchema
+from anabranch.batch.stable_order import stable_order
 from anabranch.errors import InputError
 from anabranch.model.properties import StreamProperties
 from anabranch.model.time import FOREVER, NEVER, Time
@@ -232,8 +233,8 @@ def emitted(
     schema: ElementSchema, batch: Batch, adjusts: Images, old_end: Ints, inserts: Images
 ) -> Batch:
     """Adjusts by sync time, then inserts by start, with the payloads of these rows."""
-    by_sync = np.argsort(np.minimum(old_end, adjusts.end), kind="stable")
-    by_start = np.argsort(inserts.start, kind="stable")
+    by_sync = stable_order(np.minimum(old_end, adjusts.end))
+    by_start = stable_order(inserts.start)
     adjusts, inserts = adjusts.take(by_sync), inserts.take(by_start)
     rows = np.concatenate([adjusts.row, inserts.row])
     counts = len(by_sync), len(by_start)

@@ -36,6 +36,7 @@ from anabranch.batch.batch import (
 )
 from anabranch.batch.events import nothing, with_stable
 from anabranch.batch.schema import ElementSchema
+from anabranch.batch.stable_order import stable_order
 from anabranch.errors import StateError
 from anabranch.operators.contract import (
     BUCKET_OF,
@@ -128,7 +129,10 @@ class TrustingState(ABC):
             stables = batch.start[batch.kind == STABLE]
             if len(stables):
                 self.received[name] = max(self.received[name], int(stables.max()))
-                batch = batch.take(batch.is_data)
+                data = len(batch) - len(stables)
+                # Most steps end with their stables: what is before them is a view.
+                is_last = bool((batch.kind[data:] == STABLE).all())
+                batch = batch.slice(0, data) if is_last else batch.take(batch.is_data)
             found.append(batch)
         return concat(found) if found else nothing(port.schema)
 
@@ -145,9 +149,9 @@ def written(
     of the rows.
     """
     start, old_end, end = adjusts
-    first = np.argsort(np.minimum(old_end, end), kind="stable")
-    second = np.argsort(inserts[0], kind="stable")
-    order = np.concatenate([first, len(start) + second]).astype(np.int64)
+    first = stable_order(np.minimum(old_end, end))
+    second = stable_order(inserts[0])
+    order = np.concatenate([first, len(start) + second])
     count = len(start), len(inserts[0])
     batch = Batch(
         schema,

@@ -49,11 +49,13 @@ def explain(
     endless: Sequence[str] = (),
     *,
     waits: Mapping[str, Label] | None = None,
+    rules: Sequence[str] = (),
 ) -> str:
     """The description; `entries` are those of the sources, by their ids.
 
     `endless` are the sources without stables, which make nothing final.  `waits` are the labels
-    of the steps; unless given, a step waits for the sources below it.
+    of the steps; unless given, a step waits for the sources below it.  `rules` are what
+    `plan.rules` has changed.
     """
     cut, routings = stages(last)
     promised = properties(last, lanes)
@@ -73,6 +75,7 @@ def explain(
         lines += _sends(stage)
     if cut[-1].holds_stables and lanes > 1:
         lines.append(f"stage {len(cut)}: 1 lane, which emits the least stable of all lanes")
+    lines += rules
     lines += _warnings(last, lanes)
     lines += [
         f"warning: source {name} has no stables, so nothing becomes final, and steps with a "

@@ -114,6 +114,10 @@ class Native:
     one_to_one: bool = False
     selectivity: float | None = None
     level: Level | None = None
+    reads_only: Callable[[tuple[str, ...], bool], bool] | None = None
+    """Of a `where`: whether these columns, and `start` if it may, are all that it reads."""
+    is_moved: bool = False
+    """Whether a rule has moved it to where it is."""
 
 
 Node: TypeAlias = Source | Step | Native

@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 
 from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, Batch, Ints, Mask
-from anabranch.batch.kernel import kernel, part
+from anabranch.batch.kernel import frozen, kernel, part
+from anabranch.batch.stable_order import order_by
 
 GROUP: Final = 0
 TIME: Final = 1
@@ -36,44 +37,65 @@ def moves(batch: Batch, group: Ints, slots: Ints) -> tuple[Ints, Ints]:
     The touches count the elements whose range begins (+1) or ends (-1) at a point: where their
     sum is 0, nothing changes.
     """
-    is_adjust = batch.kind == ADJUST
-    is_removal = is_adjust & (batch.end == batch.start)
     # An insert is alive from its start on; an adjust changes what is between the two ends.
-    first = np.where(is_adjust, batch.old_end, batch.start)
-    count, width = len(batch), SLOTS + slots.shape[1]
-    found = np.zeros((2 * count, width), np.int64)
-    found[:count, GROUP] = found[count:, GROUP] = group
-    found[:count, TIME], found[count:, TIME] = first, batch.end
-    found[:count, STARTS] = ~is_adjust
-    found[:count, ENDS] = -is_adjust.astype(np.int64)
-    found[count:, STARTS] = -is_removal.astype(np.int64)
-    found[count:, ENDS] = ~is_removal
-    found[:count, SLOTS:], found[count:, SLOTS:] = slots, -slots
-    touch = np.ones(2 * count, np.int64)
-    touch[:count][batch.end < first] = -1
-    touch[count:][batch.end >= first] = -1
-    order = np.lexsort((found[:, TIME], found[:, GROUP]))
-    summed = int(add_up(found, order, touch))
-    return found[order[:summed]], touch[order[:summed]]
+    first = np.where(batch.kind == ADJUST, batch.old_end, batch.start)
+    times, groups = np.concatenate([first, batch.end]), np.concatenate([group, group])
+    order = order_by(groups, times)
+    rows = np.empty((len(order), SLOTS + slots.shape[1]), np.int64)
+    touch = np.empty(len(order), np.int64)
+    kinds = (frozen(batch.kind == ADJUST), frozen(batch.end == batch.start))
+    changes = (frozen(groups), frozen(times), *kinds, frozen(slots))
+    count = int(add_up(frozen(order), changes, rows, touch))
+    return rows[:count], touch[:count]
 
 
 @kernel
-def add_up(rows: Ints, order: Ints, touch: Ints) -> int:
-    """Adds moves of one point to the first of them; `order` then has the first ones only."""
-    last = -1
+def add_up(
+    order: Ints, changes: tuple[Ints, Ints, Mask, Mask, Ints], rows: Ints, touch: Ints
+) -> int:
+    """Writes the moves of elements in order, those of one point as one; how many there are.
+
+    The first half of the points is where what is alive changes first, the second half the ends.
+    """
+    groups, times, is_adjust, is_empty, slots = changes
+    count, last = is_adjust.size, -1
     for k in range(order.size):
-        row = order[k]
+        point = order[k]
+        i = point % count
+        is_end = point >= count
         # Moves of one point become one: the walk in `apply` meets each point once.
-        if last >= 0:
-            into = order[last]
-            if rows[into, GROUP] == rows[row, GROUP] and rows[into, TIME] == rows[row, TIME]:
-                for column in range(STARTS, rows.shape[1]):
-                    rows[into, column] += rows[row, column]
-                touch[into] += touch[row]
-                continue
-        last += 1
-        order[last] = row
+        if last < 0 or rows[last, GROUP] != groups[point] or rows[last, TIME] != times[point]:
+            last += 1
+            rows[last, GROUP], rows[last, TIME] = groups[point], times[point]
+            for column in range(STARTS, rows.shape[1]):
+                rows[last, column] = 0
+            touch[last] = 0
+        is_removal = is_adjust[i] and is_empty[i]
+        if is_end:
+            rows[last, STARTS] -= 1 if is_removal else 0
+            rows[last, ENDS] += 0 if is_removal else 1
+        else:
+            rows[last, STARTS] += 0 if is_adjust[i] else 1
+            rows[last, ENDS] -= 1 if is_adjust[i] else 0
+        sign = -1 if is_end else 1
+        for column in range(slots.shape[1]):
+            rows[last, SLOTS + column] += sign * slots[i, column]
+        # Where the end moves back, what changes begins at it.
+        touch[last] += sign if times[count + i] >= times[i] else -sign
     return last + 1
+
+
+@kernel
+def events_at(
+    rows: Ints, end: Ints, at: Ints, times: tuple[Ints, Ints, Ints], slots: Ints
+) -> None:
+    """Fills the groups, starts, ends and slots of the events that begin at some rows."""
+    groups, starts, ends = times
+    for k in range(at.size):
+        row = at[k]
+        groups[k], starts[k], ends[k] = rows[row, GROUP], rows[row, TIME], end[row]
+        for column in range(slots.shape[1]):
+            slots[k, column] = rows[row, SLOTS + column]
 
 
 @part

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from anabranch.batch.batch import Ints, Mask
-from anabranch.operators.aggregate.points import GROUP, SLOTS, TIME, follow
+from anabranch.batch.kernel import frozen_rows
+from anabranch.operators.aggregate.points import SLOTS, events_at, follow
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,5 +47,7 @@ class Segments:
 
     def events(self, at: Ints) -> tuple[Lifetimes, Ints]:
         """The lifetimes of some of them, and their slots."""
-        times = Lifetimes(self.rows[at, GROUP], self.rows[at, TIME], self.end[at])
-        return times, self.rows[:, SLOTS:][at]
+        groups, starts, ends = np.empty((3, len(at)), np.int64)
+        slots = np.empty((len(at), self.rows.shape[1] - SLOTS), np.int64)
+        events_at(self.rows, self.end, frozen_rows(at), (groups, starts, ends), slots)
+        return Lifetimes(groups, starts, ends), slots

@@ -29,6 +29,7 @@ from anabranch.batch.equality import equal_rows
 from anabranch.batch.events import inserts, nothing
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
+from anabranch.batch.stable_order import stable_order
 from anabranch.errors import RunError
 from anabranch.operators.aggregate.bag_store import BagStore
 from anabranch.operators.aggregate.chunks import CHUNK, Chunks, Runs
@@ -253,10 +254,10 @@ class AggregateState(TrustingState):
         gone_at = np.flatnonzero(removed)
         adjusted = np.concatenate([pairs[0][moved], gone_at])
         ends = np.concatenate([come.end[pairs[1][moved]], gone.start[gone_at]])
-        order = np.argsort(np.minimum(gone.end[adjusted], ends), kind="stable")
+        order = stable_order(np.minimum(gone.end[adjusted], ends))
         adjusted, ends = adjusted[order], ends[order]
         inserted = np.flatnonzero(added)
-        inserted = inserted[np.argsort(come.start[inserted], kind="stable")]
+        inserted = inserted[stable_order(come.start[inserted])]
         picked = _picked(values, adjusted, news, inserted)
         return self._written(gone.take(adjusted), ends, come.take(inserted), picked)
 
@@ -325,7 +326,7 @@ class AggregateState(TrustingState):
         """The events that became final, as inserts by start."""
         if not self.spec.reports_final:
             return None
-        at = at[np.argsort(of.rows[at, TIME], kind="stable")]
+        at = at[stable_order(of.rows[at, TIME])]
         times, values = self._events(of, at)
         payload = self._payload(times.group, values)
         return inserts(self.output, times.start, times.end, payload)

@@ -2,7 +2,8 @@
 
 operator      the specification
 state         the events of both sides that may still matter
-kernel        what an element of one side changes
+pairs         what an element of one side changes, in an inner join
+kernel        what it changes in the others
 net           the fewest elements for a change
 forget        what the frontiers have passed
 """

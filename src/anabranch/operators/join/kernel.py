@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from anabranch.batch.batch import FOREVER_UNITS, INSERT, NEVER_UNITS, Codes, Ints
 from anabranch.batch.kernel import kernel, part
 from anabranch.operators.state.events import OWN
-from anabranch.operators.state.interval_trees import (
+from anabranch.operators.state.interval_kernels import (
     COUNT,
     END,
     MADE,
@@ -58,6 +58,9 @@ OUT: Final = 1
 APPLIED: Final = 2
 NEED: Final = 3
 EVENTS: Final = 4
+UNUSED: Final = 5
+TOUCHED: Final = 6
+"""The payloads without a node, of those without names; and what was read ahead."""
 
 # Why a kernel stopped.
 DONE: Final = 0

@@ -13,12 +13,16 @@ import numpy as np
 
 from anabranch.batch.batch import Ints, Mask
 from anabranch.batch.kernel import frozen, kernel
+from anabranch.batch.stable_order import stable_order
 
 _LEFT: Final = 0
 _RIGHT: Final = 1
 _START: Final = 2
 _END: Final = 3
 _TIMES: Final = 4
+
+# As many rows of one time are sorted one by one.
+_FEW: Final = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +115,38 @@ def add_up(rows: Ints, adjusts: Ints, inserts: Ints, scratch: Ints) -> tuple[int
 
 def in_order(time: Ints, names: Callable[[Ints], Ints]) -> Ints:
     """The rows by time; of equal times by the names of rows, so that numbers do not decide."""
-    order: Ints = np.argsort(time, kind="stable").astype(np.int64)
+    order = stable_order(time)
     tied = np.diff(time[order]) == 0
     at = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
     if len(at):
         some = order[at]
-        order[at] = some[np.lexsort((names(some), time[some]))]
+        times, words = time[some], names(some)
+        if not sort_ties(frozen(times), words, some):
+            some = some[np.lexsort((words, times))]
+        order[at] = some
     return order
+
+
+@kernel
+def sort_ties(times: Ints, words: Ints, rows: Ints) -> bool:
+    """Sort rows of equal times by their words, in place; false if too many are of one time.
+
+    Most ties are of a few rows, which are in order after a few steps.
+    """
+    first = 0
+    for k in range(1, times.size):
+        if times[k] != times[first]:
+            first = k
+        elif k - first >= _FEW:
+            return False
+    first = 0
+    for k in range(1, times.size):
+        if times[k] != times[first]:
+            first = k
+            continue
+        word, row, at = words[k], rows[k], k
+        while at > first and words[at - 1] > word:
+            words[at], rows[at] = words[at - 1], rows[at - 1]
+            at -= 1
+        words[at], rows[at] = word, row
+    return True

@@ -5,6 +5,10 @@
     trees           for each key the events of both sides and, unless `how` is inner, the
                     runs in which a right event is alive; see `state.interval_trees`
 
+Payloads of an inner join have no names before the first adjust of their side: each event has
+a number of its own then, and only keys are looked up.  From that adjust on equal payloads have
+one number (`_name`).
+
 Of an inner join an event is forgotten when the frontier of the other side has passed its end:
 that side changes nothing before its frontier.  Its own side may still adjust it, and then an
 adjust has its start and its old end, and the partners that it gains or loses are kept, since
@@ -23,7 +27,8 @@ Papers: CEDR *operators* 5; the reference is `anabranch.operators.reference.join
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,7 +40,7 @@ from anabranch.batch.kernel import frozen, frozen_rows
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import grown
 from anabranch.errors import StateError
-from anabranch.operators.join.forget import expire
+from anabranch.operators.join.forget import expire, is_due, without_nodes, without_trees
 from anabranch.operators.join.kernel import (
     AT,
     DONE,
@@ -50,7 +55,9 @@ from anabranch.operators.join.kernel import (
     PAIRS,
     REFS,
     RUNS,
+    TOUCHED,
     TREES,
+    UNUSED,
     WITH_GAPS,
     WITH_RUNS,
     Elements,
@@ -59,27 +66,20 @@ from anabranch.operators.join.kernel import (
     take_right,
 )
 from anabranch.operators.join.net import Net, in_order, net_of
+from anabranch.operators.join.pairs import take_pairs
 from anabranch.operators.state.blocks import CONTROL, Blocks, Saved, part_of
 from anabranch.operators.state.codec import StateKind, to_table, write_tables
 from anabranch.operators.state.due_queue import DueQueue
-from anabranch.operators.state.groups import distinct
 from anabranch.operators.state.interned import Interned
-from anabranch.operators.state.interval_trees import (
-    COUNT,
-    END,
-    MARK,
-    NONE,
-    OWNER,
-    TREE,
-    IntervalTrees,
-)
+from anabranch.operators.state.interval_kernels import COUNT, END, MARK, NONE, OWNER, TREE
+from anabranch.operators.state.interval_trees import IntervalTrees
 from anabranch.operators.trusting import TrustingState, lost_event
 from anabranch.operators.unary import Changed
 
 if TYPE_CHECKING:
     from anabranch.operators.join.operator import JoinOperator
 
-_KIND: Final = StateKind("anabranch join", version=1)
+_KIND: Final = StateKind("anabranch join", version=2)
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
 _WHAT: Final = {
@@ -108,15 +108,17 @@ class JoinState(TrustingState):
         if not self.what & PAIRS:
             right = pa.schema([right.field(name) for name in operator.right_keys])
         self.keys = Interned(ElementSchema(time, key), own=0)
+        # Payloads get names when the first adjust of their side looks for one.
+        named = self.what != PAIRS
         self.sides = {
-            _LEFT: Interned(ElementSchema(time, left), own=2),
-            _RIGHT: Interned(ElementSchema(time, right), own=2),
+            _LEFT: Interned(ElementSchema(time, left), own=2, is_named=named),
+            _RIGHT: Interned(ElementSchema(time, right), own=2, is_named=named),
         }
         self.passed_ends = self._passed_ends()
         self.trees = IntervalTrees()
         self.due = {_LEFT: DueQueue(), _RIGHT: DueQueue()}
         none = np.empty((0, 2), np.int64)
-        progress = np.zeros(EVENTS + 1, np.int64)
+        progress = np.zeros(TOUCHED + 1, np.int64)
         self._room = Room(np.empty((0, 5), np.int64), none[:, 0], none, none, progress)
 
     def __repr__(self) -> str:
@@ -131,26 +133,30 @@ class JoinState(TrustingState):
         """The net change of the joined history."""
         del before
         self.trees.arrays.numbers[MARK] = self.mark
-        self._room.progress[OUT] = 0
+        self._room.progress[[OUT, UNUSED]] = 0
+        for name, batch in batches.items():
+            if not self.sides[name].is_named and (batch.kind == ADJUST).any():
+                self._name(name)
         some = {name: self._elements(name, batch) for name, batch in batches.items()}
         self.trees.make_room(
             sum(len(one.kind) for one in some.values()), TREES * len(self.keys.rows)
         )
-        self._run(take_left, _LEFT, some[_LEFT])
-        self._run(take_right, _RIGHT, some[_RIGHT])
+        self._run(_LEFT, some[_LEFT])
+        of_left = self.trees.made
+        self._run(_RIGHT, some[_RIGHT])
         passed, self.passed_ends = self.passed_ends, self._passed_ends()
         rows = self._room.out[: int(self._room.progress[OUT])]
         sizes = [self.sides[name].table.used for name in (_LEFT, _RIGHT)]
         output = self._written(net_of(rows, sizes[0], sizes[1]))
         made = self.trees.take_made()
-        self._schedule(made)
+        self._schedule({_LEFT: made[:of_left], _RIGHT: made[of_left:]})
         touched = {name: one.payload for name, one in some.items()}
         keys = [one.key[one.key != NONE] for one in some.values()]
         if min(self.received.values()) == FOREVER_UNITS:
             self._clear()
         else:
-            gone = [self._expire(name, passed[name]) for name in self.sides]
-            self._forget(touched, np.concatenate(keys), np.concatenate(gone))
+            gone = {name: self._expire(name, passed[name]) for name in self.sides}
+            self._forget(touched, keys, gone)
         counts = {"visits": self.trees.take_visits(), "rows": len(rows)}
         return Changed(output, counts=counts)
 
@@ -161,12 +167,15 @@ class JoinState(TrustingState):
         names = self.operator.left_keys if name == _LEFT else self.operator.right_keys
         if name == _RIGHT and not self.what & PAIRS:
             columns = list(names)
-        payload = side.find(batch, columns, self.mark)
-        known = side.rows[payload, _KEY]
-        at = np.flatnonzero(known == 0)
-        if len(at):
-            side.rows[payload[at], _KEY] = self._keys_of(batch, names, at)
+        if side.is_named:
+            payload = side.find(batch, columns, self.mark)
+            at = np.flatnonzero(side.rows[payload, _KEY] == 0)
+            if len(at):
+                side.rows[payload[at], _KEY] = self._keys_of(batch, names, at)
             known = side.rows[payload, _KEY]
+        else:
+            payload = side.add(batch, self.mark)
+            known = self._keys_of(batch, names, np.arange(len(batch)))
         key = np.where(known == 1, NONE, known - 2)
         return Elements(
             frozen(np.ascontiguousarray(batch.kind)),
@@ -190,20 +199,33 @@ class JoinState(TrustingState):
         found[rows] = self.keys.find(some, names, self.mark) + 2
         return found
 
-    def _run(self, take: Callable[..., int], name: str, some: Elements) -> None:
+    def _run(self, name: str, some: Elements) -> None:
         """Apply elements, with as much room as they turn out to need."""
         progress = self._room.progress
         progress[AT] = 0
-        refs, passed = self.sides[name].rows, int(NEVER_UNITS)
+        side, at = self.sides[name], int(name == _RIGHT)
+        take = partial((take_left, take_right)[at], self.what, some, int(NEVER_UNITS))
         if self.what == PAIRS:
             passed = self.passed_ends[name]
+            take = partial(take_pairs, at, int(side.is_named), some, passed)
         while True:
-            status = take(self.what, some, passed, refs, self.trees.arrays, self._room)
+            status = take(side.rows, self.trees.arrays, self._room)
             if status == DONE:
                 return
             if status == LOST:
                 raise self._lost(name, some, int(progress[AT]))
             self._make_room(int(status), int(progress[NEED]))
+
+    def _name(self, name: str) -> None:
+        """Give equal payloads of a side one number, by which their events are found."""
+        number = (_LEFT, _RIGHT).index(name)
+        self.sides[name], before, now = self.sides[name].named(self.mark)
+        numbers = np.zeros(int(before.max(initial=-1)) + 1, np.int64)
+        numbers[before] = now
+        ids = self.trees.living()
+        own = ids[self.trees.nodes[ids, TREE] % TREES == number]
+        self.trees.give_owners(own, numbers[self.trees.nodes[own, OWNER]])
+        self._count_refs(name)
 
     def _make_room(self, status: int, need: int) -> None:
         room = self._room
@@ -251,11 +273,12 @@ class JoinState(TrustingState):
 
     def _payload(self, left: Ints, right: Ints) -> pa.Table:
         """The columns of both sides; null where there is no right payload."""
-        columns = self.sides[_LEFT].values(left).columns
-        if self.operator.added:
+        columns, added = self.sides[_LEFT].values(left).columns, list(self.operator.added)
+        if added:
             has = right != NONE
-            values = self.sides[_RIGHT].values(right[has]).select(list(self.operator.added))
-            if not has.all():
+            is_whole = bool(has.all())
+            values = self.sides[_RIGHT].values(right if is_whole else right[has], added)
+            if not is_whole:
                 place = to_arrow(np.cumsum(has) - 1, pa.int64(), mask=has)
                 values = values.take(place)
             columns = [*columns, *values.columns]
@@ -268,20 +291,20 @@ class JoinState(TrustingState):
             return {_LEFT: right, _RIGHT: left}
         return dict.fromkeys(self.sides, min(left, right))
 
-    def _schedule(self, made: Ints) -> None:
+    def _schedule(self, made: Mapping[str, Ints]) -> None:
         """Let these nodes be due when their ends are over; runs are due with right events."""
-        for name, ids in self._by_side(made):
-            due = self.due[name]
-            ends = self.trees.nodes[ids, END]
-            due.push(ends[ends < FOREVER_UNITS], ids[ends < FOREVER_UNITS])
+        for name, due in self.due.items():
+            due.push(*self._ends(name, made[name]))
             if len(due) > 2 * len(self.trees) + _SMALL:
-                living = dict(self._by_side(self.trees.living()))[name]
-                ends = self.trees.nodes[living, END]
-                due.rebuild(ends[ends < FOREVER_UNITS], living[ends < FOREVER_UNITS])
+                due.rebuild(*self._ends(name, self.trees.living()))
 
-    def _by_side(self, ids: Ints) -> list[tuple[str, Ints]]:
-        is_left = self.trees.nodes[ids, TREE] % TREES == LEFT_EVENTS
-        return [(_LEFT, ids[is_left]), (_RIGHT, ids[~is_left])]
+    def _ends(self, name: str, ids: Ints) -> tuple[Ints, Ints]:
+        """The ends of those of these nodes that are of a side, and their numbers."""
+        times, found = np.empty((2, len(ids)), np.int64)
+        count = int(
+            is_due(frozen_rows(ids), self.trees.nodes, int(name == _LEFT), times, found)
+        )
+        return times[:count], found[:count]
 
     def _expire(self, name: str, before: int) -> Ints:
         """Drop what is over of a side; the trees and payloads that lost something."""
@@ -289,27 +312,35 @@ class JoinState(TrustingState):
         if frontier == before:
             return np.empty((0, 2), np.int64)
         ids = self.due[name].pop_before(frontier)
-        nodes = self.trees.nodes
         if frontier == FOREVER_UNITS:
-            ids = dict(self._by_side(self.trees.living()))[name]
-        is_over = (nodes[ids, END] < frontier) | (frontier == FOREVER_UNITS)
-        there = (nodes[ids, COUNT] > 0) & is_over
-        gone: Ints = nodes[ids[there]][:, [TREE, OWNER]]
+            ids = self.trees.living()
+            of_left = self.trees.nodes[ids, TREE] % TREES == LEFT_EVENTS
+            ids = ids[of_left == (name == _LEFT)]
+        gone, progress = np.empty((len(ids), 2), np.int64), self._room.progress
         tables = (self.sides[_LEFT].rows, self.sides[_RIGHT].rows)
-        progress = self._room.progress
-        expire(frozen_rows(ids), frontier, self.what, tables, self.trees.arrays, progress)
-        return gone
+        some, trees = frozen_rows(ids), self.trees.arrays
+        count = expire(some, frontier, self.what, tables, trees, progress, gone)
+        return gone[: int(count)]
 
-    def _forget(self, touched: Mapping[str, Ints], keys: Ints, gone: Ints) -> None:
+    def _forget(
+        self, touched: Mapping[str, Ints], keys: Sequence[Ints], gone: Mapping[str, Ints]
+    ) -> None:
         """Drop payloads without events and keys without nodes, of those that were touched."""
-        for number, (name, side) in enumerate(self.sides.items()):
-            own = gone[gone[:, 0] % TREES == number, 1]
-            ids = np.concatenate([touched[name], own])
-            side.forget(distinct(ids[side.rows[ids, REFS] == 0]), self.mark)
-        ids = np.concatenate([keys, gone[:, 0] // TREES])
-        for tree in range(TREES):
-            ids = ids[self.trees.arrays.roots[ids * TREES + tree] == NONE]
-        self.keys.forget(distinct(ids), self.mark)
+        for name, side in self.sides.items():
+            trees, owners = gone[name][:, 0], gone[name][:, 1]
+            if self.what != PAIRS:
+                owners = owners[trees % TREES != RUNS]
+            if not side.is_named and not self._room.progress[UNUSED]:
+                side.forget(owners, self.mark)  # each had one node, which is gone
+                continue
+            ids = np.concatenate([touched[name], owners])
+            found = np.empty(len(ids), np.int64)
+            count = int(without_nodes(frozen_rows(ids), side.rows, found))
+            side.forget(found[:count], self.mark)
+        ids = np.concatenate([*keys, *(some[:, 0] // TREES for some in gone.values())])
+        found = np.empty(len(ids), np.int64)
+        count = int(without_trees(frozen_rows(ids), self.trees.arrays.roots, found))
+        self.keys.forget(found[:count], self.mark)
 
     def _clear(self) -> None:
         """Nothing can change any more."""
@@ -326,10 +357,16 @@ class JoinState(TrustingState):
     def _facts(self) -> dict[str, str]:
         return {"how": self.operator.how, "on": json.dumps(self.operator.on)}
 
+    @property
+    def _named(self) -> str:
+        return json.dumps([name for name, side in self.sides.items() if side.is_named])
+
     def parts(self, *, since: int | None = None) -> Saved:
         """The state in parts: all of them, or those that changed after a mark."""
         received = json.dumps(self.received)
-        header = _KIND.header(mark=self.mark, received=received, **self._facts())
+        header = _KIND.header(
+            mark=self.mark, received=received, named=self._named, **self._facts()
+        )
         control = write_tables(to_table({}, header), self.trees.blocks().table())
         written, deleted = self.trees.parts("events/", since)
         for prefix, table in self._tables().items():
@@ -354,6 +391,8 @@ class JoinState(TrustingState):
         self.received = {
             name: int(time) for name, time in json.loads(header["received"]).items()
         }
+        for name in json.loads(header["named"]):
+            self.sides[name] = Interned(self.sides[name].schema, own=2)
         for prefix, table in self._tables().items():
             own = {n.removeprefix(prefix): d for n, d in parts.items() if n.startswith(prefix)}
             table.restore(_KIND, own)
@@ -363,15 +402,21 @@ class JoinState(TrustingState):
 
     def _restore_refs(self) -> None:
         """What payloads and the queue know of the nodes."""
+        for name in self.sides:
+            self._count_refs(name)
         ids = self.trees.living()
         rows = self.trees.nodes[ids]
-        for number, side in enumerate(self.sides.values()):
-            own = rows[rows[:, TREE] % TREES == number]
-            np.add.at(side.rows[:, REFS], own[:, OWNER], 1)
-            side.rows[own[:, OWNER], _KEY] = own[:, TREE] // TREES + 2
         events = rows[rows[:, TREE] % TREES != RUNS]
         self._room.progress[EVENTS] = events[:, COUNT].sum()
-        self._schedule(ids)
+        self._schedule(dict.fromkeys(self.sides, ids))
+
+    def _count_refs(self, name: str) -> None:
+        """What new payloads of a side know of the nodes."""
+        side, rows = self.sides[name], self.trees.nodes[self.trees.living()]
+        own = rows[rows[:, TREE] % TREES == (_LEFT, _RIGHT).index(name)]
+        side.rows[:, REFS] = 0
+        np.add.at(side.rows[:, REFS], own[:, OWNER], 1)
+        side.rows[own[:, OWNER], _KEY] = own[:, TREE] // TREES + 2
 
     def check(self) -> None:
         """Assert every invariant."""

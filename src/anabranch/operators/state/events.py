@@ -29,7 +29,7 @@ from anabranch.batch.columns import Column
 from anabranch.batch.equality import equal_columns
 from anabranch.batch.index import NOBODY, Index, Lookup
 from anabranch.batch.kernel import frozen, frozen_rows, kernel
-from anabranch.batch.store import Store, copied, grown, write_table
+from anabranch.batch.store import Store, columns_of, copied, grown, write_table
 from anabranch.operators.state.blocks import BLOCK, BLOCK_BITS, Blocks
 
 ROW: Final = 3
@@ -50,10 +50,14 @@ _MUCH: Final = 8
 
 
 class Events:
-    """The rows, their names and payloads; `width` is the number of columns."""
+    """The rows, their names and payloads; `width` is the number of columns.
 
-    def __init__(self, payload: pa.Schema, *, width: int) -> None:
+    Unless `is_named`, rows have numbers and payloads, but no names: they cannot be found.
+    """
+
+    def __init__(self, payload: pa.Schema, *, width: int, is_named: bool = True) -> None:
         self.schema = payload
+        self.is_named = is_named
         self.rows: Ints = np.empty((0, width), np.int64)
         self.index = Index()
         self.live = 0
@@ -99,16 +103,20 @@ class Events:
         """The payloads by ROW."""
         return self._store.columns()
 
-    def take(self, payload_rows: Ints) -> pa.Table:
-        """Copies of these payloads, in this order."""
-        if not len(self.schema):
+    def take(self, payload_rows: Ints, names: Sequence[str] | None = None) -> pa.Table:
+        """Copies of these payloads, in this order; of columns with these names, or of all."""
+        schema, columns = self.schema, self._store.columns()
+        if names is not None:
+            schema = pa.schema([schema.field(name) for name in names])
+            columns = columns_of(self.schema, columns, names)
+        if not len(schema):
             return pa.table({})
-        columns = copied(self._store.columns(), frozen_rows(payload_rows))
-        return write_table(self.schema, columns, len(payload_rows))
+        some = copied(columns, frozen_rows(payload_rows))
+        return write_table(schema, some, len(payload_rows))
 
-    def payload(self, ids: Ints) -> pa.Table:
-        """Copies of the payloads of these rows, in this order."""
-        return self.take(self.rows[ids, ROW])
+    def payload(self, ids: Ints, names: Sequence[str] | None = None) -> pa.Table:
+        """Copies of the payloads of these rows, in this order; see `take`."""
+        return self.take(self.rows[ids, ROW], names)
 
     def candidates(self, count: int) -> Ints:
         """The next numbers that would be given, with room for their rows and names."""
@@ -121,7 +129,8 @@ class Events:
             self.changed = np.append(self.changed, missing)
             self.filled = np.append(self.filled, missing)
             self.held = np.append(self.held, missing)
-        self.index.make_room(count, self.rows)
+        if self.is_named:
+            self.index.make_room(count, self.rows)
         if last == self.used:
             return again
         return np.concatenate([again, np.arange(self.used, last)])
@@ -144,24 +153,36 @@ class Events:
             rows = hits[np.flatnonzero(~same)]
         return np.concatenate(created)
 
-    def create(self, ids: Ints, columns: Sequence[Column], rows: Ints, mark: int) -> None:
-        """Give the first candidates these payloads; the operator's columns are ABSENT."""
+    def create(
+        self, ids: Ints, columns: Sequence[Column], rows: Ints | None, mark: int
+    ) -> None:
+        """Give the first candidates these payloads; the operator's columns are ABSENT.
+
+        The payloads are those of `rows`, or all in order.
+        """
         again = min(len(ids), len(self._free))
         self._free.drop(again)
         self.used += len(ids) - again
         self.live += len(ids)
-        self._store.append(columns, frozen_rows(rows))
+        if rows is None:
+            self._store.extend(columns)
+        else:
+            self._store.append(columns, frozen_rows(rows))
         blocks = (self.changed, self.filled, self.held)
         create_all(self.rows, frozen_rows(ids), self._stored, mark, blocks)
         self._stored += len(ids)
 
-    def remove(self, ids: Ints, mark: int) -> None:
-        """Remove these rows; their payloads are compacted away later."""
+    def remove(self, ids: Ints, mark: int, *, ascending: bool = True) -> None:
+        """Remove these rows; their payloads are compacted away later.
+
+        Their numbers are given away again in `ascending` order, or as they come.
+        """
         if not len(ids):
             return
-        self.index.remove(ids, self.rows)
+        if self.is_named:
+            self.index.remove(ids, self.rows)
         remove_all(self.rows, frozen_rows(ids), mark, self.changed, self.held)
-        self._free.append(np.sort(ids))
+        self._free.append(np.sort(ids) if ascending else ids)
         self.live -= len(ids)
         if self._stored > 2 * self.live + _SMALL:
             self._compact()
@@ -191,7 +212,8 @@ class Events:
         self.changed = np.full(blocks, mark, np.int64)
         self.filled = self.changed.copy()
         self.held = np.bincount(ids >> BLOCK_BITS, minlength=blocks)
-        self.index.put(ids, self.rows)
+        if self.is_named:
+            self.index.put(ids, self.rows)
 
     def date(self, blocks: Blocks) -> None:
         """Give restored rows the marks of the blocks that they were saved in."""
@@ -214,7 +236,7 @@ class Events:
     def check(self) -> None:
         """Assert every invariant."""
         ids = self.living()
-        counted = (len(ids), self.live, len(self.index))
+        counted = (len(ids), self.live, len(self.index) if self.is_named else self.live)
         assert len(set(counted)) == 1, (
             f"numbers of flagged, counted and indexed events differ: {counted}"
         )

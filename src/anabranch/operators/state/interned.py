@@ -2,6 +2,9 @@
 
 The table is one of `state.events`, named by the values alone.  A number stays the same through
 a save, and is given away again after `forget`.
+
+Values that are never looked for need no names: without them each row has a number of its own.
+`named` is the same table with names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.batch.batch import Batch, Ints
+from anabranch.batch.events import inserts
 from anabranch.batch.hashing import hash_columns
 from anabranch.batch.index import HIGH, LOW
+from anabranch.batch.kernel import frozen, frozen_rows, kernel
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.store import read_table
 from anabranch.operators.state.blocks import InBlocks, Saved, read_blocks
@@ -23,11 +28,14 @@ from anabranch.operators.state.pieces import find_piece, pieces
 
 
 class Interned:
-    """The values of one lane; rows have `own` numbers of the operator's, at first 0."""
+    """The values of one lane; rows have `own` numbers of the operator's, at first 0.
 
-    def __init__(self, schema: ElementSchema, *, own: int) -> None:
+    `is_named`: equal values have one number, and are found by `find`.
+    """
+
+    def __init__(self, schema: ElementSchema, *, own: int, is_named: bool = True) -> None:
         self.schema = schema
-        self.table = Events(schema.payload, width=OWN + own)
+        self.table = Events(schema.payload, width=OWN + own, is_named=is_named)
 
     def __len__(self) -> int:
         return len(self.table)
@@ -39,6 +47,33 @@ class Interned:
     def rows(self) -> Ints:
         """The rows by number, with the operator's columns from OWN on."""
         return self.table.rows
+
+    @property
+    def is_named(self) -> bool:
+        """Whether equal values have one number."""
+        return self.table.is_named
+
+    def add(self, batch: Batch, mark: int) -> Ints:
+        """New numbers for all rows of a batch, without a look at those that are there.
+
+        The operator's columns are 1.
+        """
+        assert not self.is_named, f"{self!r} has names: find() is for it"
+        if not len(batch):
+            return np.empty(0, np.int64)
+        columns = read_table(batch.payload)
+        hashes = hash_columns(columns, len(batch)) if batch.hashes is None else batch.hashes
+        ids: Ints = self.table.candidates(len(batch)).copy()
+        self.table.create(ids, columns, None, mark)
+        describe_all(self.table.rows, frozen_rows(ids), frozen(hashes.view(np.int64)))
+        return ids
+
+    def named(self, mark: int) -> tuple["Interned", Ints, Ints]:
+        """The same values with names; their numbers here, and there."""
+        ids = self.table.living()
+        there = Interned(self.schema, own=self.rows.shape[1] - OWN)
+        batch = inserts(self.schema, ids, ids, self.values(ids))
+        return there, ids, there.find(batch, self.schema.payload.names, mark)
 
     def find(self, batch: Batch, columns: Sequence[str], mark: int) -> Ints:
         """The number of these columns of each row; new ones for what is not known."""
@@ -57,9 +92,9 @@ class Interned:
             found.append(lookup.id)
         return np.concatenate(found)
 
-    def values(self, ids: Ints) -> pa.Table:
-        """The values with these numbers, in this order."""
-        return self.table.payload(ids)
+    def values(self, ids: Ints, columns: Sequence[str] | None = None) -> pa.Table:
+        """The values with these numbers, in this order; of some columns or of all."""
+        return self.table.payload(ids, columns)
 
     def names(self, ids: Ints) -> Ints:
         """A word of each of these values: the same in whatever order they came."""
@@ -67,8 +102,8 @@ class Interned:
         return words
 
     def forget(self, ids: Ints, mark: int) -> None:
-        """Drop these, each once."""
-        self.table.remove(ids, mark)
+        """Drop these, each once; their numbers are given away in this order."""
+        self.table.remove(ids, mark, ascending=False)
 
     def parts(self, kind: StateKind, since: int | None, mark: int) -> Saved:
         """What changed after the mark `since`, or all."""
@@ -89,8 +124,17 @@ class Interned:
             numbers.append(column_of(some, "node"))
             values.append(payload)
         ids, columns = np.concatenate(numbers), read_table(pa.concat_tables(values))
-        hashes = hash_columns(columns, len(ids)).view(np.int64)
         rows = np.zeros((len(ids), self.table.rows.shape[1]), np.int64)
+        hashes = hash_columns(columns, len(ids)).view(np.int64)
         rows[:, LOW], rows[:, HIGH], rows[:, FLAGS] = hashes[:, 0], hashes[:, 1], LIVE
         self.table.restore(ids, rows, columns, 0)
         self.table.date(blocks)
+
+
+@kernel
+def describe_all(rows: Ints, ids: Ints, hashes: Ints) -> None:
+    """Write the hashes of new values, and 1 to the columns of the operator."""
+    for k in range(ids.size):
+        rows[ids[k], LOW], rows[ids[k], HIGH] = hashes[k, 0], hashes[k, 1]
+        for column in range(OWN, rows.shape[1]):
+            rows[ids[k], column] = 1

@@ -17,7 +17,7 @@ from anabranch.errors import SchemaError, UsageError
 from anabranch.operators.abilities import KnowsEnds
 from anabranch.plan.node import Native, Node, Step, sources
 from anabranch.spark.query.levels import Waits
-from anabranch.spark.query.native import sample_of, select_of, shown, where_of
+from anabranch.spark.query.native import reads_of, sample_of, select_of, shown, where_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,9 +53,10 @@ class Fluent(Waits, ABC):
         """
         change = where_of(condition, self._sample(), "where")
         words, known = f"where {_shown(change.condition)}", self._node.in_windows
-        schema = self._node.schema
+        schema, entry = self._node.schema, sources(self._node)[0].entry
+        reads = reads_of(change, entry.spark, schema, is_ntz=entry.copies.is_ntz)
         return self._native(
-            "where", change, schema, words, id, one_to_one=True, in_windows=known
+            "where", change, schema, words, id, one_to_one=True, in_windows=known, reads=reads
         )
 
     def select(
@@ -383,6 +384,7 @@ class Fluent(Waits, ABC):
         *,
         one_to_one: bool,
         in_windows: bool,
+        reads: Any = None,
     ) -> "Query":
         return _query(
             Native(
@@ -395,6 +397,7 @@ class Fluent(Waits, ABC):
                 in_windows=in_windows,
                 is_named=given is not None,
                 one_to_one=one_to_one,
+                reads_only=reads,
             )
         )
 

@@ -8,9 +8,10 @@ get the same result as its insert.
 import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -154,6 +155,40 @@ def sample_of(spark: "SparkSession", schema: ElementSchema, *, is_ntz: bool) -> 
     time = pa.timestamp("us") if is_ntz else schema.time.arrow
     columns = pa.schema([pa.field(START, time), *schema.payload])
     return spark.createDataFrame([], spark_schema(columns))
+
+
+def reads_of(
+    change: Where, spark: "SparkSession", schema: ElementSchema, *, is_ntz: bool
+) -> Callable[[tuple[str, ...], bool], bool] | None:
+    """What answers whether a condition reads these columns (and `start`) alone.
+
+    Spark's analyser does, when it is asked.  None for a condition that calls Python functions:
+    what it costs for each row is not known, so it stays where the user has put it.
+    """
+    return None if change.calls_python else partial(_reads_only, change, spark, schema, is_ntz)
+
+
+def _reads_only(
+    change: Where,
+    spark: "SparkSession",
+    schema: ElementSchema,
+    is_ntz: bool,  # noqa: FBT001
+    columns: tuple[str, ...],
+    start: bool,  # noqa: FBT001
+) -> bool:
+    from pyspark.errors import AnalysisException
+
+    payload = pa.schema([schema.payload.field(name) for name in columns])
+    time = pa.timestamp("us") if is_ntz else schema.time.arrow
+    # A DataFrame of its own: in a selection of one, Spark would find the other columns too.
+    known = pa.schema([pa.field(START, time), *payload]) if start else payload
+    try:
+        with _quiet():
+            some = spark.createDataFrame([], spark_schema(known))
+            _filtered(some, change.condition).schema  # noqa: B018  analysed now
+    except AnalysisException:
+        return False
+    return True
 
 
 def shown(column: "Column") -> str:

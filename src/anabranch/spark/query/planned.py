@@ -37,6 +37,7 @@ from anabranch.plan.node import (
     with_names,
 )
 from anabranch.plan.replicas import settled
+from anabranch.plan.rules import improved
 from anabranch.plan.stages import Send, Stage, placement, stages
 from anabranch.sources.channels import FINAL, LATE
 from anabranch.spark.checkpoint.control_log import ControlLog
@@ -75,6 +76,8 @@ class Planned:
     key: tuple[str, ...] = ()
     level: Level | None = None
     """How long it waits and remembers, if that was asked for."""
+    rules: tuple[str, ...] = ()
+    """What rules have changed in the plan that the user has written."""
 
     @classmethod
     def of(cls, node: Node) -> "Planned":
@@ -84,6 +87,8 @@ class Planned:
         last = with_names(_passed_on(plan) if isinstance(plan, Native) else plan)
         assert not isinstance(last, Native), f"{last.id} is not in lanes"
         require_unique(last)
+        # A level decides what steps wait for and forget: such a plan stays as it is.
+        last, rules = improved(last) if level is None else (last, ())
         is_timed = any(one.needs_time for one in paced(last))
         entries = tuple((one.id, _timed(one.entry, is_timed)) for one in sources(last))
         _require_together(entries)
@@ -91,7 +96,7 @@ class Planned:
         last = settled(last, main.lanes)
         made = cls(last, entries, main.lanes, main.id, main.quarantine, level=level)
         made.require_stables()
-        return made
+        return replace(made, rules=rules)
 
     def require_stables(self) -> None:
         """Reject a level that waits for stables where a stream has none."""
@@ -186,8 +191,8 @@ class Planned:
             f"stage {number}: {each.id} = {each.words}: {_types(each.schema.payload)}"
             for number, stage in enumerate(self._cut[0])
             for send in stage.sends
-            if not _may_change(send)
             for each in send.natives
+            if each.is_moved or not _may_change(send)
         ]
         return (*steps, *dict.fromkeys(natives))
 

@@ -138,7 +138,14 @@ class Query(Fluent):
         planned = self.planned
         words = {name: entry.as_source for name, entry in planned.entries}
         waits = labels(planned.last, planned.waiting)
-        return explain(planned.last, planned.lanes, words, planned.endless, waits=waits)
+        return explain(
+            planned.last,
+            planned.lanes,
+            words,
+            planned.endless,
+            waits=waits,
+            rules=planned.rules,
+        )
 
     def explain(self) -> None:
         """Print the explanation."""
