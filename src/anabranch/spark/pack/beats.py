@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import Batch
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.summary import (
@@ -78,6 +78,7 @@ class Tally:
 
     beating: dict[str | None, Beating]
     lines: dict[str, list[Summaries]] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
     at: int = TIMELESS
 
     def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
@@ -107,13 +108,26 @@ class Tally:
                 sources, batch.start, **span, guard=how.guard, histogram=histogram
             )
         self.lines.setdefault(replica, []).append(found)
+        if how.clock.rules.delay is not None:
+            self._note_latest(replica, batch, how.guard)
+
+    def _note_latest(self, replica: str, batch: Batch, guard: int | None) -> None:
+        """Up to which time a delay has to pass for these rows; a null end needs none."""
+        times = np.where(batch.end == FOREVER_UNITS, batch.start, batch.end)
+        if guard is not None:
+            times = times[batch.start <= self.at + guard]
+        latest = int(times.max(initial=NEVER_UNITS))
+        self.latest[replica] = max(self.latest.get(replica, latest), latest)
 
     def parcels(self, base: Parcel, lanes: int) -> list[Parcel]:
         """What every lane gets of this partition."""
         made: list[Parcel] = []
         for replica, some in self.lines.items():
             lines = to_table(fold(some))
-            beat = replace(base, input=replica, entry=BEAT, at=self.at, lines=lines)
+            latest = self.latest.get(replica)
+            beat = replace(
+                base, input=replica, entry=BEAT, at=self.at, lines=lines, latest=latest
+            )
             made += in_every_lane(beat, lanes)
         return made
 
