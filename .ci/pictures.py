@@ -89,22 +89,6 @@ def clocks() -> str:
     return draw_diagram(columns, arrows, title="From rows to heartbeats to one stable")
 
 
-def idle_source() -> str:
-    """The third step of the program of the page."""
-    columns = [
-        [Part("source a", ("row of time 160",)), Part("source b", ("nothing for 60",))],
-        [
-            Part("active", ("heartbeat 154",)),
-            Part("idle", ("heartbeat 94,", "not waited for")),
-        ],
-        [Part("clock", ("the least that counts, plus 1",), main=True)],
-        [Part("stable 155")],
-    ]
-    arrows = {("source a", "active"): "", ("source b", "idle"): ""}
-    arrows |= {("active", "clock"): "", ("clock", "stable 155"): ""}
-    return draw_diagram(columns, arrows, title="The clock goes on without an idle source")
-
-
 def elements() -> str:
     """What stable 6 fixes of three events."""
     events = {
@@ -500,8 +484,7 @@ def query_stages() -> str:
 
 
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
-    flow, check, cluster, coming_from, clocks, elements, files, generate, idle_source,
-    infer, install,
+    flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
     patterns, progress, python, queries, query_aggregate, query_alter_lifetime,
     query_difference, query_distinct, query_hop, query_inserts, query_join, query_merge,
     query_replaced_by, query_session, query_stages, query_top_k, query_union, query_where,
