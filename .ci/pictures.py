@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from pictures_of_clocks import clocks, idle_source
+
 from anabranch.model import FOREVER, Event, History, operators, parse_events
 from anabranch.model.lifetimes import AlterLifetime, DurationCapped, GridWindows, StartShifted
 from anabranch.model.normal_form import normal_form
@@ -73,20 +75,6 @@ def coming_from() -> str:
     arrows = {(copy, tool): "" for copy in ("east", "west") for tool in (first, second)}
     arrows |= {(first, "rows"): "", (second, "rows and accounts"): ""}
     return draw_diagram(columns, arrows, title="The same rows, and which copy lacks what")
-
-
-def clocks() -> str:
-    """The first step of the program of the page."""
-    columns = [
-        [Part("source a", ("row of time 100",)), Part("source b", ("row of time 95",))],
-        [Part("heartbeat 89", ("disorder 10",)), Part("heartbeat 84", ("disorder 10",))],
-        [Part("clock", ("the least heartbeat, plus 1",), main=True)],
-        [Part("stable 85", ("no row before 85", "comes any more"))],
-    ]
-    arrows = {("source a", "heartbeat 89"): "", ("source b", "heartbeat 84"): ""}
-    arrows |= {("heartbeat 89", "clock"): "", ("heartbeat 84", "clock"): ""}
-    arrows |= {("clock", "stable 85"): ""}
-    return draw_diagram(columns, arrows, title="From rows to heartbeats to one stable")
 
 
 def elements() -> str:
@@ -484,8 +472,8 @@ def query_stages() -> str:
 
 
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
-    flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
-    patterns, progress, python, queries, query_aggregate, query_alter_lifetime,
+    flow, check, cluster, coming_from, clocks, elements, files, generate, idle_source, infer,
+    install, patterns, progress, python, queries, query_aggregate, query_alter_lifetime,
     query_difference, query_distinct, query_hop, query_inserts, query_join, query_merge,
     query_replaced_by, query_session, query_stages, query_top_k, query_union, query_where,
     query_window, running, sizing, tuning, versions, windows_run,

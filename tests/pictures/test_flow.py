@@ -24,8 +24,11 @@ events = st.builds(
 )
 
 
-def test_the_committed_pictures_are_those_that_are_drawn_now() -> None:
+def test_the_committed_pictures_are_those_that_are_drawn_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     path = ROOT / ".ci" / "pictures.py"
+    monkeypatch.syspath_prepend(path.parent)
     spec = importlib.util.spec_from_file_location("pictures_of_pages", path)
     assert spec is not None
     assert spec.loader is not None

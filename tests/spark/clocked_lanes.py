@@ -119,7 +119,7 @@ class ClockedLanes:
             "old_end": pa.nulls(count, pa.int64()),
             "name": pa.array([one.name for _, one in pairs], pa.string()),
             "__kind_0": pa.nulls(count, pa.string()),
-            TIME: pa.array([at] * count, pa.int64()),
+            TIME: pa.array([f"{at:X}"] * count, pa.string()),
         }
         if SOURCE in self.by:
             columns[SOURCE] = pa.array([one.source for _, one in pairs], pa.string())

@@ -101,6 +101,19 @@ def test_rows_that_wait_block_a_replica(tmp_path: Path) -> None:
     assert entries(tmp_path / "control")[1:] == [("east", "{}")]
 
 
+def test_an_idle_query_seldom_asks_spark_what_waits(tmp_path: Path) -> None:
+    """After each trigger it asks at every look, for as long as a report may take."""
+    log, asked = ControlLog(tmp_path / "control", implied=True), []
+    clock = LaneClock(Clock(disorder(1), idle_after=60 * SECOND), ("east", "west"))
+    ticks = Ticker(log, (clock,), lambda: asked.append(1) or {})
+    for trigger in range(2):
+        totals = Totals(next_trigger=trigger)
+        for second in range(100):
+            ticks.look(1000 * trigger + second, totals)
+        assert len(asked) in range(18, 21)
+        asked.clear()
+
+
 def test_at_a_start_nobody_knows_what_waits(tmp_path: Path) -> None:
     """What arrived while nobody read is not late by a delay: it is blocked at first."""
     log, found = ControlLog(tmp_path / "control", implied=True), [None, {}]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ARRIVAL: Final = "__arrival"
 """The column with the time at which a row arrived."""
 TIME: Final = "__trigger_time"
-"""The column with the time of the trigger."""
+"""The column with the time of the trigger, as `trigger_mark` writes it."""
 TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
 
@@ -81,11 +81,17 @@ class Tally:
     latest: dict[str, int] = field(default_factory=dict)
     at: int = TIMELESS
 
+    def timed(self, rows: pa.Table) -> pa.Table:
+        """The rows without the time of their trigger, which is noted: it is one for all."""
+        if TIME not in rows.column_names:
+            return rows
+        if len(rows):
+            self.at = max(self.at, int(rows.column(TIME)[0].as_py(), 16))
+        return rows.drop_columns([TIME])
+
     def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
         """Some elements of a replica, and the table with the other columns of their rows."""
         how = self.beating.get(replica, self.beating.get(None))
-        if TIME in rows.column_names and len(batch):
-            self.at = max(self.at, int(rows.column(TIME)[0].as_py()))
         if how is None or not len(batch):
             return
         sources = how.sources(replica, batch, rows)
@@ -135,15 +141,26 @@ class Tally:
 def trigger_time() -> "Column":
     """The time of the trigger in microseconds, which Spark records with its offsets.
 
-    A number of its own would be a part of the code that Spark compiles: each trigger would
-    compile the scan of its rows again, and run it cold.  Spark calls `array_sort` with a
-    comparison as it is, so that the code stays the same (counted with Spark 4.3: none instead
-    of two compilations for each DataFrame and trigger).
+    For few rows: Spark sorts an array of one in each (see `trigger_mark`).
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     now = F.array(F.unix_micros(F.current_timestamp()))
     return F.array_sort(now, lambda _one, _other: F.lit(0))[0]
+
+
+def trigger_mark() -> "Column":
+    """The same as a text in base 16, for every row of a DataFrame.
+
+    A number of its own would be a part of the code that Spark compiles: each trigger would
+    compile the scan of its rows again, and run it cold.  A text is a value beside the code, so
+    that the code stays the same (counted with Spark 4.3: none instead of two compilations for
+    each DataFrame and trigger).  Calls that Spark does not compile keep the code the same as
+    well, but then it compiles nothing of that step, and makes each row twice.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.hex(F.unix_micros(F.current_timestamp()))
 
 
 def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:

@@ -26,7 +26,7 @@ from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
-from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally, trigger_time
+from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally, trigger_mark
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     NOTE,
@@ -130,7 +130,7 @@ def _timed(df: "DataFrame", stream: RowStream) -> "DataFrame":
 
     Spark takes it once for a trigger, after all sources were polled, and records it.
     """
-    return with_columns(df, {TIME: trigger_time()}) if stream.needs_time else df
+    return with_columns(df, {TIME: trigger_mark()}) if stream.needs_time else df
 
 
 def _unused(df: "DataFrame") -> str:
@@ -205,6 +205,8 @@ def pack_table(
 ) -> list[Parcel]:
     """The parcels of some rows of one partition; `tally` gets what clocks need of them."""
     lost: list[dict[str, Any]] = []
+    tally = Tally({}) if tally is None else tally
+    table = tally.timed(table)
     each = max(ROW_BYTES, table.nbytes // max(1, table.num_rows))
     table = _decoded_codes(table, spec)
     spans: dict[str | None, list[Span]] = {}
@@ -219,7 +221,8 @@ def pack_table(
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     require_none(refused, strict=spec.strict)
-    places = table.select([*spec.order, *_beat_columns(table)])
+    arrival = [ARRIVAL] if ARRIVAL in table.column_names else []
+    places = table.select([*spec.order, *arrival])
     if len(decoded.refused):
         places = take(places, decoded.rows)
     parcels: list[Parcel] = []
@@ -230,8 +233,7 @@ def pack_table(
     for name, mine in _by_name(whose, spec.names):
         batch = decoded.batch if mine is None else decoded.batch.take(mine)
         where = places if mine is None else take(places, mine)
-        if tally is not None:
-            tally.add(name, batch, where)
+        tally.add(name, batch, where)
         where = where.select(list(spec.order))
         base = _base(spec, name, partition, part)
         parcels += pieces(base, batch, where, spec.lanes, spec.routing)
@@ -241,10 +243,6 @@ def pack_table(
     found = {name or _UNNAMED: some for name, some in spans.items()}
     counts = dict.fromkeys(found, 0) | counts
     return parcels + _facts(spec, counts, refused, (partition, part, each), found)
-
-
-def _beat_columns(table: pa.Table) -> list[str]:
-    return [name for name in (ARRIVAL, TIME) if name in table.column_names]
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -308,8 +306,7 @@ def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]
 
 
 def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
-    for name in (ARRIVAL, TIME):
-        row.pop(name, None)
+    row.pop(ARRIVAL, None)
     order = [row.pop(name) for name in spec.order]
     number = order.pop() if order and isinstance(order[-1], int) else None
     if spec.names:
