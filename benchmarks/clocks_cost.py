@@ -31,7 +31,7 @@ from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.clocks import Alike, Clock, Learning, Pair, disorder, group_alike
 from anabranch.operators.contract import InputStatus
 from anabranch.spark.lane.heartbeats import Clocks, LaneClock, advance
-from anabranch.spark.pack.beats import TIME, Beating, Tally
+from anabranch.spark.pack.beats import Beating, Tally
 from anabranch.spark.pack.parcels import Parcel, from_row, to_rows
 from anabranch.spark.pack.rows import RowsSpec, pack_table
 from anabranch.spark.pack.sources import Groups
@@ -61,7 +61,7 @@ def rows_of(step: int) -> list[pa.Table]:
     }
     insert = {"kind": pa.array(np.zeros(ROWS, np.int32)), "start": pa.array(start)}
     insert |= {"end": pa.array(start + 1000), "old_end": pa.nulls(ROWS, pa.int64())}
-    marks = {TIME: pa.array([f"{step:X}"] * ROWS), "__kind_0": pa.nulls(ROWS, pa.string())}
+    marks = {"__kind_0": pa.array([f"{step:X}"] * ROWS)}
     table = pa.table(insert | texts | marks)
     return [table.slice(first, TASK) for first in range(0, ROWS, TASK)]
 
@@ -97,6 +97,7 @@ class Side:
         made: list[Parcel] = []
         for table, batch in zip(tables, batches, strict=True):
             tally = Tally(dict(self.spec.beating))
+            tally.note_time(table.column("kind"), table.column("__kind_0"))
             tally.add(REPLICA, batch, table)
             made += tally.parcels(Parcel(0, ""), 1)
         arrived = [

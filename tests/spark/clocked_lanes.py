@@ -19,7 +19,7 @@ from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
-from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally
+from anabranch.spark.pack.beats import ARRIVAL, Beating, Tally
 from anabranch.spark.pack.parcels import BEAT, CLOCK, Parcel, from_row, in_every_lane
 from anabranch.spark.pack.rows import RowsSpec, pack_table
 from anabranch.spark.pack.sources import Groups
@@ -118,8 +118,7 @@ class ClockedLanes:
             "end": self._ends([one.time for _, one in pairs]),
             "old_end": pa.nulls(count, pa.int64()),
             "name": pa.array([one.name for _, one in pairs], pa.string()),
-            "__kind_0": pa.nulls(count, pa.string()),
-            TIME: pa.array([f"{at:X}"] * count, pa.string()),
+            "__kind_0": pa.array([f"{at:X}"] * count, pa.string()),
         }
         if SOURCE in self.by:
             columns[SOURCE] = pa.array([one.source for _, one in pairs], pa.string())

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 ARRIVAL: Final = "__arrival"
 """The column with the time at which a row arrived."""
-TIME: Final = "__trigger_time"
-"""The column with the time of the trigger, as `trigger_mark` writes it."""
 TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
 
@@ -81,13 +79,11 @@ class Tally:
     latest: dict[str, int] = field(default_factory=dict)
     at: int = TIMELESS
 
-    def timed(self, rows: pa.Table) -> pa.Table:
-        """The rows without the time of their trigger, which is noted: it is one for all."""
-        if TIME not in rows.column_names:
-            return rows
-        if len(rows):
-            self.at = max(self.at, int(rows.column(TIME)[0].as_py(), 16))
-        return rows.drop_columns([TIME])
+    def note_time(self, kinds: pa.ChunkedArray, words: pa.ChunkedArray) -> None:
+        """The time of the trigger, which the words of all rows have that are of a kind."""
+        row = 0 if not kinds.null_count else pc.index(pc.is_valid(kinds), True).as_py()
+        if self.beating and row in range(len(words)) and words[row].is_valid:
+            self.at = max(self.at, int(words[row].as_py(), 16))
 
     def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
         """Some elements of a replica, and the table with the other columns of their rows."""
