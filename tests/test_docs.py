@@ -465,32 +465,6 @@ def test_losses_of_starts_and_heartbeats_are_those_of_the_committed_results() ->
     assert f"takes {beats['ratio']['median']:.2f} times as long as with stables" in page
 
 
-def test_what_a_clock_costs_is_that_of_the_committed_result() -> None:
-    found = json.loads((ROOT / "benchmarks" / "results" / "clocks_cost.json").read_text())
-    page = (ROOT / "docs" / "guide" / "clocks.md").read_text()
-    clock, packer = found["clock"], found["packer"]
-    column, mapping, alone = (
-        f"100000_{n}" for n in ("by_group_column", "by_mapping", "not_grouped")
-    )
-    for words in (
-        f"a clock costs {clock[column]} times as much, with a mapping from source to group "
-        f"{clock[mapping]} times",
-        f"these are {packer[column]} and {packer[mapping]} times",
-        f"{clock[alone]} times, and {packer[alone]} times of a packer",
-        f"take {clock['learned']} times as long as fixed ones, a quantile {clock['quantile']} "
-        f"times, and {packer['quantile']} times of a packer",
-    ):
-        assert words in page
-
-
-def test_the_cpu_of_an_idle_query_is_that_of_the_committed_result() -> None:
-    text = (ROOT / "benchmarks" / "results" / "heartbeats_spark.json").read_text()
-    used = {name: one["cpu_seconds_per_hour"] for name, one in json.loads(text)["idle"].items()}
-    words = "{heartbeats} seconds of CPU with heartbeats whose sources are all idle, {stables} "
-    page = (ROOT / "docs" / "guide" / "idle-source.md").read_text()
-    assert words.format(**used) in page
-
-
 @pytest.mark.parametrize("name", ["cluster.md", "sizing.md"])
 def test_the_sizing_table_is_that_of_the_committed_result(name: str) -> None:
     result = ROOT / "benchmarks" / "results" / "merge_sizing.json"
