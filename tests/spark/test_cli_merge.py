@@ -1,6 +1,7 @@
 """`anabranch merge` and `anabranch demo` as a person types them."""
 
 import json
+import os
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -118,7 +119,11 @@ def test_the_first_line_shows_spark_and_how_to_see_its_ui(run: Any, place: Place
     place.generate(events=50)
     ran = run("merge", *folders(place), "--once", "--conf", "spark.ui.enabled=false")
     first = ran.stderr.splitlines()[0]
-    assert re.fullmatch(r"Spark 4\.\S+ on local\[2\]; its UI is off, .*enabled=true .*", first)
+    about = {
+        "classic": r"; its UI is off, .*enabled=true .*",
+        "connect": ", by Spark Connect: the UI is the server's",
+    }[os.environ.get("ANABRANCH_SPARK", "classic")]
+    assert re.fullmatch(rf"Spark 4\.\S+ on local\[2\]{about}", first)
 
 
 @pytest.mark.parametrize(

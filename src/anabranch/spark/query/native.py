@@ -96,7 +96,7 @@ class Select:
 def where_of(given: "Column | str", sample: "DataFrame", where: str) -> Where:
     """The change of a `where`, if Spark accepts its condition for these columns."""
     made = _column(given, where)
-    _analysed(lambda: sample.where(made), sample, where)
+    _analysed(lambda: _filtered(sample, made), sample, where)
     plan = _plan([made], sample)
     _require_function_of_row(made, plan, sample, where)
     return Where(made, _PYTHON in plan)
@@ -214,7 +214,7 @@ def _is_random(column: "Column", sample: "DataFrame", where: str) -> bool:
     other = sample.sparkSession.range(0).toDF("__other")
     try:
         with _quiet():
-            sample.where(column.isNotNull()).schema  # noqa: B018  analysed now
+            _filtered(sample, column.isNotNull()).schema  # noqa: B018  analysed now
     except AnalysisException as error:
         message = (
             f"{where}: {column} is not one value for each row: aggregates, window functions "
@@ -229,6 +229,16 @@ def _is_random(column: "Column", sample: "DataFrame", where: str) -> bool:
     except AnalysisException as error:
         return _CHANCE in str(error)
     return False
+
+
+def _filtered(sample: "DataFrame", condition: "Column") -> "DataFrame":
+    """The rows of a filter, as a DataFrame whose schema only an analysis gives.
+
+    On Connect the schema of a filter is that of its input, and no server is asked for it.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return sample.where(condition).select(F.lit(1))
 
 
 @contextmanager

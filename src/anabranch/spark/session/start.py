@@ -166,7 +166,7 @@ def defaults(*, local: bool) -> dict[str, str]:
         STATE_STORE: ROCKSDB,
         # A restart needs the last trigger; Spark would keep the files of a hundred.
         "spark.sql.streaming.minBatchesToRetain": "20",
-        # Two files a trigger, which Spark would keep for ten minutes beside their compacted form.
+        # Two files a trigger, which Spark would keep for ten minutes after they are compacted.
         "spark.sql.streaming.fileSource.log.cleanupDelay": "60000",
         # Upload what changed at each trigger, not every file of the store.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
