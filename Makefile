@@ -91,6 +91,7 @@ docs: $(READY)  ## guides and API reference as a site in build/site; broken link
 .PHONY: pictures
 pictures: $(READY)  ## draw the pictures of the README and the guides again
 	@$(BIN)/python .ci/pictures.py
+	@$(BIN)/python .ci/pictures_of_queries.py
 
 .PHONY: walk
 walk:  ## type what the README and the production guide show, in a fresh clone; prints the time

@@ -12,6 +12,7 @@ restart.  It fails if more files are there than `most` allows: what the guide st
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -40,9 +41,12 @@ def put(inbox: Path, number: int) -> None:
 
 
 def counted(folder: Path) -> dict[str, int]:
-    """Files below each entry of a folder."""
-    files = (path.relative_to(folder).parts[0] for path in folder.rglob("*") if path.is_file())
-    return dict(sorted(Counter(files).items()))
+    """Files below each entry of a folder; sub-folders may go while they are counted."""
+    found: Counter[str] = Counter()
+    for place, _, names in os.walk(folder):
+        below = Path(place).relative_to(folder).parts
+        found.update(below[0] if below else name for name in names)
+    return dict(sorted(found.items()))
 
 
 def most(

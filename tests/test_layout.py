@@ -40,7 +40,7 @@ REGISTRIES = [
 OPERATORS = ROOT / "src" / "anabranch" / "operators"
 HOUSE = {"abilities", "contract", "key", "pipeline", "route", "state"}
 """What the lanes know of operators."""
-FACES = {"fluent", "grouped", "merge", "merged", "planned", "streams", "windows"}
+FACES = {"fluent", "grouped", "levels", "merge", "merged", "planned", "streams", "windows"}
 """Modules of spark with the public calls that make an operator each: they alone name one."""
 
 

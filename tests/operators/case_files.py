@@ -35,6 +35,7 @@ FILES = {
     "union": ("union", {}),
     "union_of": ("union_of", {}),
     "aggregate": ("aggregate", {"payload": NUMBERS}),
+    "aggregate_emit": ("aggregate", {"payload": NUMBERS}),
     "panes": ("panes", {"payload": NUMBERS}),
     "distinct": ("distinct", {}),
     "difference": ("difference", {}),

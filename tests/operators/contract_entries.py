@@ -20,6 +20,7 @@ from anabranch.batch.batch import Batch
 from anabranch.batch.codec import from_elements
 from anabranch.batch.schema import ElementSchema, TimeType
 from anabranch.model.element import Element, Insert, Stable
+from anabranch.model.emission import Emit
 from anabranch.model.lifetimes import (
     AlterLifetime,
     DurationConstant,
@@ -276,9 +277,32 @@ OPERATORS: dict[str, Entry] = {
     "aggregate that reports final": several(
         AggregateOperator(PAIRS, ("k",), FUNCTIONS).reporting_final(), keys=("k",)
     ),
+    **{
+        f"aggregate {emit.value} {every}": several(
+            AggregateOperator(PAIRS, ("k",), FUNCTIONS, emit=emit, cut_every=every),
+            keys=("k",),
+        )
+        for emit, every in [(Emit.PASSED, None), (Emit.ORDERED, 3), (Emit.AT_ONCE, 3)]
+    },
+    "aggregate passed 3 that reports final": several(
+        AggregateOperator(
+            PAIRS, ("k",), FUNCTIONS, emit=Emit.PASSED, cut_every=3
+        ).reporting_final(),
+        keys=("k",),
+    ),
     "panes": trusting(
         PaneAggregateOperator(
             SCHEMA, ("p", "window"), (Aggregate("count", None, "n"),), windows=GridWindows(5, 2)
+        ),
+        keys=("p",),
+    ),
+    "panes when passed": trusting(
+        PaneAggregateOperator(
+            SCHEMA,
+            ("p", "window"),
+            (Aggregate("count", None, "n"),),
+            windows=GridWindows(5, 2),
+            emit=Emit.PASSED,
         ),
         keys=("p",),
     ),

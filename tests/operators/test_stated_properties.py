@@ -46,6 +46,23 @@ ONE_INPUT = [
     ("deletes", {}, (INSERTS, INSERTS, DISORDERED)),
     ("aggregate", {}, (R3, R3, R3)),
     ("aggregate", {"keys": ("payload",)}, (R3, R3, R3)),
+    ("aggregate", {"emit": "ordered"}, (R3, R3, R3)),
+    ("aggregate", {"emit": "passed"}, (R0, R0, R3)),
+    ("aggregate", {"emit": "passed", "cut_every": 3}, (R0, R0, R3)),
+    (
+        "aggregate",
+        {"keys": ("payload",), "emit": "passed"},
+        (
+            StreamProperties(insert_only=True, keyed=True),
+            StreamProperties(insert_only=True, keyed=True),
+            R3,
+        ),
+    ),
+    (
+        "panes",
+        {"size": 6, "slide": 4, "keys": ("payload",), "emit": "passed"},
+        (R2, R2, R2),
+    ),
     ("panes", {"size": 6, "slide": 4, "keys": ("payload",)}, (R3, R3, R3)),
     ("top_k", {"k": 1, "by": "payload"}, (R3, R3, R3)),
     ("top_k", {"k": 2, "by": "-payload"}, (DISORDERED, DISORDERED, DISORDERED)),

@@ -24,12 +24,10 @@ events = st.builds(
 )
 
 
-def test_the_committed_pictures_are_those_that_are_drawn_now(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = ROOT / ".ci" / "pictures.py"
-    monkeypatch.syspath_prepend(path.parent)
-    spec = importlib.util.spec_from_file_location("pictures_of_pages", path)
+@pytest.mark.parametrize("drawer", ["pictures", "pictures_of_queries"])
+def test_the_committed_pictures_are_those_that_are_drawn_now(drawer: str) -> None:
+    path = ROOT / ".ci" / f"{drawer}.py"
+    spec = importlib.util.spec_from_file_location(f"{drawer}_of_pages", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.batch.batch import NEVER_UNITS
 from anabranch.batch.codec import from_elements, to_elements
 from anabranch.batch.schema import ElementSchema
 from anabranch.model import Element, Stable, StreamProperties
@@ -25,17 +26,22 @@ from anabranch.operators.merge_of import MergeOfState
 from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union import UnionOperator
+from anabranch.operators.union_of import UnionOfOperator
+from anabranch.operators.waiting.level import Level
+from anabranch.plan.consistency import placed
 from anabranch.plan.node import Native, Node, Source, Step, with_names
 from anabranch.plan.properties import properties
 from anabranch.plan.replicas import settled
 from anabranch.plan.stages import Send, stages
-from anabranch.sources.channels import ELEMENTS, FINAL
+from anabranch.sources.channels import ELEMENTS, FINAL, LATE
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.rows import LaneRow
-from anabranch.spark.lane.spec import Entry, Founder, LaneSpec
+from anabranch.spark.lane.spec import Entry, Founder, LaneSpec, with_stables
 from anabranch.spark.lane.state import NO_COPIES, load, store
 from anabranch.spark.lane.trigger import Made, make
 from anabranch.spark.pack.parcels import (
+    CLOCK,
+    LEVEL,
     UNROUTED,
     Facts,
     Parcel,
@@ -79,7 +85,10 @@ def where(node: Node, keep: Keep, words: str) -> Native:
 
 @dataclass
 class PlanRun:
-    """A plan in this number of lanes; each trigger is read from the stores and saved there."""
+    """A plan in this number of lanes; each trigger is read from the stores and saved there.
+
+    With a `level` of consistency rows may come late: `late` has them.
+    """
 
     node: Source | Step
     lanes: int = 1
@@ -90,9 +99,14 @@ class PlanRun:
     """By lane: what each port of the last merge of replicas has read."""
     conflicts: int = 0
     trigger: int = 0
+    level: Level | None = None
+    late: list[Element] = field(default_factory=list)
+    pending: int = 0
+    due: int | None = None
 
     def __post_init__(self) -> None:
-        named = with_names(self.node)
+        node = self.node if self.level is None else placed(self.node, self.level)
+        named = with_names(node)
         assert not isinstance(named, Native)
         self.last = settled(named, self.lanes)
         self.cut, self.routings = stages(self.last)
@@ -114,7 +128,9 @@ class PlanRun:
             at_start = isinstance(self.last, Step) and self.last.final_at_start
             pipeline = with_final(self.specs[-1].pipeline, at_start=at_start)
             self.specs[-1] = replace(self.specs[-1], pipeline=pipeline, final=True)
-        self.stores = [[Parts() for _ in range(self.lanes)] for _ in self.specs]
+        if self.cut[-1].holds_stables and self.lanes > 1:
+            self.specs += with_stables(self.specs.pop(), UnionOfOperator(self.last.schema))
+        self.stores = [[Parts() for _ in range(one.lanes)] for one in self.specs]
 
     @property
     def frontier(self) -> float:
@@ -126,19 +142,31 @@ class PlanRun:
         """What the output of each node promises."""
         return properties(self.last, self.lanes)
 
-    def push(self, arrivals: Mapping[str, Sequence[Element]]) -> None:
-        """One trigger, in which these elements of the sources arrive."""
-        parcels: list[Parcel] = []
+    def push(
+        self,
+        arrivals: Mapping[str, Sequence[Element]],
+        level: Level | None = None,
+        time: int | None = None,
+    ) -> None:
+        """One trigger, at a time, in which these elements arrive; perhaps another level."""
+        tick = Parcel(0, "", log=self.trigger, entry=CLOCK, at=time)
+        parcels = [] if time is None else in_every_lane(tick, self.lanes)
+        if level is not None:
+            entry = Parcel(0, "", log=self.trigger, entry=LEVEL, settings=str(level))
+            parcels += in_every_lane(entry, self.lanes)
         for name, elements in arrivals.items():
             base = Parcel(0, name, attachment=1, log=self.trigger, file="f")
             batch = from_elements(elements, self.sources[name].schema)
             places = pa.table({"row": pa.array(np.arange(len(elements)))})
             parcels += pieces(base, batch, places, self.lanes, self.routings[name])
+            greatest = int(batch.start[batch.is_data].max(initial=NEVER_UNITS))
+            base = replace(base, greatest=greatest)
             parcels += in_every_lane(base, self.lanes, Facts(len(elements)))
+        self.pending, self.due = 0, None
         for number, spec in enumerate(self.specs):
             crossed = to_rows(parcels, self.lanes).to_pylist()
             parcels = [from_row(row, spec.schema, None) for row in crossed]
-            made = [self._lane(number, lane, parcels) for lane in range(self.lanes)]
+            made = [self._lane(number, lane, parcels) for lane in range(spec.lanes)]
             parcels = [parcel for one in made for parcel in one.parcels]
             self._emit([row for one in made for row in one.rows])
             if number < len(self.cut) - 1:
@@ -156,6 +184,8 @@ class PlanRun:
                 found += zip(form(row).column("seq").to_pylist(), elements, strict=True)
             elif row.channel == FINAL:
                 self.finals += elements
+            elif row.channel == LATE:
+                self.late += elements
         self.output += [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
     def _lane(self, number: int, lane: int, parcels: Sequence[Parcel]) -> Made:
@@ -168,7 +198,12 @@ class PlanRun:
             one.check()
         store(parts, which, state, NO_COPIES)
         self.conflicts += made.record.output["conflicts"]
-        assert not made.record.output["late"], made.record
+        if made.record.due is not None:
+            self.due = min(made.record.due, self.due or made.record.due)
+        self.pending += sum(
+            int(one.facts.get("pending", 0)) for one in made.record.operators.values()
+        )
+        assert self.level is not None or not made.record.output["late"], made.record
         assert not made.record.output["violations"], made.record
         return made
 

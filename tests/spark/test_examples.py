@@ -78,6 +78,36 @@ def test_cpu_per_process_corrects_averages_when_a_switch_comes_late(
     ]
 
 
+@pytest.mark.deep
+def test_each_query_is_right_at_its_own_level_of_consistency(
+    spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "levels_of_consistency.py"), run_name="__main__")
+    found: dict[tuple[str, str], list[int]] = {}
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        if not line.startswith("  "):
+            title = line.split()[0]
+            continue
+        numbers = line[16:].replace(",", "").split()
+        found[title, line[2:16].strip()] = [int(one) for one in numbers]
+    answers, corrected, wrong, latency, late, state = range(6)
+    strong, middle, weak = (found["machines", name] for name in ("strong", "middle", "weak"))
+    assert (strong[answers], strong[corrected], strong[wrong]) == (2, 0, 0), "no false alarm"
+    assert middle[corrected] > 0 == middle[wrong]
+    assert strong[latency] > middle[latency]
+    assert weak[wrong] > 0 < weak[late]
+    middle, weak = (found["visits", name] for name in ("middle", "weak"))
+    assert weak[state] < middle[state]
+    assert (middle[late], middle[wrong]) == (0, 0)
+    assert weak[late] > 0
+    middle = found["trades", "middle-72h"]
+    strong, weak = found["trades", "strong"], found["trades", "weak"]
+    assert middle[corrected] > 0 == middle[wrong] == middle[late]
+    assert strong[corrected] == strong[wrong] == 0
+    assert strong[latency] > middle[latency] + 48
+    assert weak[wrong] > 0
+
+
 def test_heat_per_sensor_replaces_windows_until_they_are_final(
     spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,17 @@ def test_parcels_have_the_rows_in_the_order_in_which_they_came() -> None:
     assert sum(one.size for one in facts) == 90 * rows.ROW_BYTES
 
 
+def test_every_lane_gets_the_greatest_start_of_a_partition() -> None:
+    spec = replace(SPEC, lanes=3)
+    crossed = [
+        from_row(row, lambda _: SCHEMA, None)
+        for b in pack_rows(spec, iter([batch(20, 5), batch(0, 5)]))
+        for row in b.to_pylist()
+    ]
+    found = {(one.lane, one.greatest) for one in crossed if one.greatest is not None}
+    assert found == {(lane, greatest) for lane in range(3) for greatest in (24, 4)}
+
+
 def test_no_rows_are_no_parcels() -> None:
     assert list(pack_rows(SPEC, iter([]))) == []
 

@@ -73,6 +73,17 @@ def events_of(rows: list) -> list[tuple]:
     return sorted(key for key, number in found.items() for _ in range(number))
 
 
+def in_every_way(stream: ab.Stream) -> Query:
+    """One aggregate in each way to emit, side by side: their histories are the same."""
+    made = [
+        stream.group_by("k").aggregate(
+            n=ab.count(), most=ab.max("v"), emit=way, cut_every=5, id=way
+        )
+        for way in ("at_once", "ordered", "passed")
+    ]
+    return made[0].union(*made[1:])
+
+
 QUERIES: dict[str, Callable[[ab.Stream], Query]] = {
     "where": lambda s: s.where(f.col("v") > 0),
     "select": lambda s: s.select("k", "v * 2 as w"),
@@ -83,13 +94,21 @@ QUERIES: dict[str, Callable[[ab.Stream], Query]] = {
     "windows": lambda s: (
         s.window(4, 2).group_by("k").aggregate(n=ab.count(), total=ab.sum("v"))
     ),
+    "all ways to emit": in_every_way,
+    "ordered": lambda s: s.window(3).group_by().aggregate(n=ab.count(), emit="ordered"),
+    "windows passed": lambda s: (
+        s.window(4, 2).group_by("k").aggregate(total=ab.sum("v"), emit="passed")
+    ),
     "sliding": lambda s: s.window(3).group_by("k").aggregate(n=ab.count()),
     "shifted": lambda s: s.alter_lifetime(shift=2, at_most=5).select("k").distinct(),
     "read twice": lambda s: s.select("k").union(s.where("v > 0").select("k")).normalise(),
 }
 
 
-IN_CI = {"three stages", "windows", "read twice", "anti, counted", "of an aggregate"}
+IN_CI = {
+    "three stages", "windows", "all ways to emit", "read twice", "anti, counted",
+    "of an aggregate",
+}  # fmt: skip
 """The others take the same paths through Spark; tests of the operators judge their results."""
 
 
@@ -120,6 +139,17 @@ def test_a_stream_in_triggers_with_restarts_has_the_history_of_the_batch(
     assert sorted(map(str, spark.read.parquet(str(tmp_path / "final")).collect())) == sorted(
         map(str, final)
     )
+
+
+def test_every_way_to_emit_has_one_history(spark: SparkSession) -> None:
+    """In a union of the three ways each event is there three times."""
+    both = events_of(in_every_way(ab.elements(frame(spark))).changes().collect())
+    one = (
+        ab.elements(frame(spark))
+        .group_by("k")
+        .aggregate(n=ab.count(), most=ab.max("v"), cut_every=5)
+    )
+    assert both == sorted(events_of(one.changes().collect()) * 3)
 
 
 JOINS: dict[str, Callable[[ab.Stream, ab.Stream], Query]] = {
@@ -207,6 +237,52 @@ def test_columns_that_a_filter_must_not_read_are_rejected(spark: SparkSession) -
         stream.select(f.current_timestamp().alias("t"))
     with pytest.raises(SchemaError, match="called 'end'"):
         stream.select(f.col("v").alias("end"))
+
+
+def test_when_an_aggregate_emits_is_a_step_of_the_run(spark: SparkSession) -> None:
+    grouped = ab.elements(frame(spark)).group_by("k")
+    passed = grouped.aggregate(n=ab.count(), emit="passed")
+    steps = passed.planned.steps
+    assert any("n = count(*) by k, emit passed, reads" in step for step in steps)
+    assert any(step.startswith("stage 1: stables") for step in steps), steps
+    assert "cut_every='1 hour'" in passed.explanation
+    assert passed.planned.keyed("k").key == ("k",)
+    cut = grouped.aggregate(n=ab.count(), emit="passed", cut_every=10)
+    assert any("emit passed, cut every 10, reads" in step for step in cut.planned.steps)
+    assert "warning: aggregate holds" not in cut.explanation
+    ordered = grouped.aggregate(n=ab.count(), emit="ordered")
+    assert not any("stables" in step for step in ordered.planned.steps)
+
+
+def test_windows_are_emitted_when_they_are_over(spark: SparkSession) -> None:
+    windows = ab.elements(frame(spark)).window(4, 2)
+    passed = windows.group_by("k").aggregate(n=ab.count(), emit="passed")
+    assert "a sum per key and pane" in passed.explanation
+    assert "at most 2 (2 windows, each emitted once), the cheapest" in passed.explanation
+    assert not any("stables" in step for step in passed.planned.steps)
+    greatest = windows.where("v > 0").group_by("k").aggregate(v=ab.max("v"), emit="passed")
+    assert not any("stables" in step for step in greatest.planned.steps)
+    with pytest.raises(UsageError, match="cut_every=5 would cut windows into pieces"):
+        windows.group_by("k").aggregate(n=ab.count(), cut_every=5)
+    ordered = windows.group_by("k").aggregate(n=ab.count(), emit="ordered")
+    assert "a sum per key and pane" not in ordered.explanation
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"emit": "soon"}, r"aggregate: emit='soon' is not a way .* 'passed'"),
+        ({"emit": ab.count()}, "a column of the result cannot be called emit"),
+        ({"cut_every": ab.count()}, "a column of the result cannot be called cut_every"),
+        ({"cut_every": 0}, "aggregate: cut_every is 0; it must be greater than 0"),
+        ({"cut_every": "an hour"}, "cut_every"),
+    ],
+)
+def test_wrong_ways_to_emit_are_rejected(
+    spark: SparkSession, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        ab.elements(frame(spark)).group_by("k").aggregate(n=ab.count(), **given)
 
 
 def test_a_changed_query_is_rejected_by_its_steps(spark: SparkSession, tmp_path: Path) -> None:

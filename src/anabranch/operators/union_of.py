@@ -73,7 +73,8 @@ class UnionOfOperator:
     @property
     def ports(self) -> Mapping[str, Port]:
         """All are alike; any element may go to any lane."""
-        return {name: Port(self.schema, self.route) for name in self.names}
+        port = Port(self.schema, self.route, tuple(self.route_columns))
+        return dict.fromkeys(self.names, port)
 
     def properties(self, *inputs: StreamProperties) -> StreamProperties:
         """One input stays as it is; of several only the absence of adjusts is left."""

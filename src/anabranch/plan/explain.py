@@ -12,6 +12,10 @@ from anabranch.operators.join.operator import JoinOperator
 from anabranch.operators.merge.choose import REMEMBERS
 from anabranch.operators.merge_of import MergeOfOperator
 from anabranch.operators.route import Routing
+from anabranch.operators.waiting.finalize import FinalizeOperator
+from anabranch.operators.waiting.hold import HoldOperator
+from anabranch.operators.waiting.level import Release
+from anabranch.plan.chatter import changes_per_row, holds_its_stable
 from anabranch.plan.labels import Label, Waiting, in_short, labels
 from anabranch.plan.node import Node, Source, Step, nodes
 from anabranch.plan.node import sources as entries_of
@@ -27,10 +31,11 @@ _REMEMBERS: Final = {
     "difference": "where counts of equal payloads change, until the frontier has passed it",
     "normalise": "where counts of equal payloads change, until the frontier has passed it",
     "replaced_by": "the rows of each key from the one that lives at the frontier on",
-    "align": "events, until the frontier has passed their starts",
+    "align": "events, until the frontier has passed their starts, or their wait is over",
     "session": "the rows of open sessions",
 }
 """What steps with a state remember, by the names of their operators; others have none."""
+_LATE_ENDS: Final = "ends of events that came too late, until the frontier has passed them"
 _PAIRS: Final = (
     "events of each side, until the frontier of the other side has passed their ends"
 )
@@ -62,6 +67,8 @@ def explain(
             more = explain_merge(one.node, promised)
             if several and isinstance(one.node, Step):
                 more.append(f"frontier {in_short(waits[one.node.id])}")
+            if isinstance(one.node, Step) and (changes := changes_per_row(one.node)):
+                more.append(f"changes per row: {changes}")
             lines += _step(one, routings, known, more=more)
         lines += _sends(stage)
     if cut[-1].holds_stables and lanes > 1:
@@ -110,6 +117,8 @@ def _step(
 def _remembered(operator: Operator) -> str:
     if isinstance(operator, SessionAggregateOperator):
         return _REMEMBERS["session"]
+    if isinstance(operator, FinalizeOperator):
+        return _LATE_ENDS
     if isinstance(operator, JoinOperator) and operator.how == "inner":
         return _PAIRS
     if isinstance(operator, MergeOfOperator) and operator.case is not None:
@@ -154,6 +163,17 @@ def _warnings(last: Node, lanes: int) -> list[str]:
             lines.append(
                 f"warning: {node.id} has no keys, so one of {lanes} lanes does all of it; "
                 "group_by(...) columns, or use lanes=1"
+            )
+        if holds_its_stable(node):
+            lines.append(
+                f"warning: {node.id} holds its stable at the start of the first result that "
+                "may still change, so one long event holds back all that reads it; bound this "
+                "with cut_every=, such as cut_every='1 hour'"
+            )
+        if isinstance(operator, HoldOperator) and operator.release is Release.FINAL:
+            lines.append(
+                f"warning: {node.id} releases final events only, so one event without end "
+                "blocks all that start after it, until it is corrected or the stream ends"
             )
         if operator.name in ("inserts", "deletes"):
             lines.append(

@@ -16,10 +16,12 @@ from typing import Any, TypeAlias
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
+from anabranch.model.emission import Emit
 from anabranch.model.properties import StreamProperties
-from anabranch.operators.abilities import TakesAnyLane
+from anabranch.operators.abilities import KeepsPayload, TakesAnyLane
 from anabranch.operators.contract import Operator
 from anabranch.operators.route import Routing
+from anabranch.operators.waiting.level import Level
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,8 @@ class Source:
     `entry` is opaque.  `routing` is what its operator asks for; `may_follow`: its lanes may be
     those of a key of the payload as well, since all elements of an event have the same payload.
     `properties` are what one lane of it promises.  `may_drop`: rows that come late are dropped,
-    so that two sources of the same rows need not have the same history.
+    so that two sources of the same rows need not have the same history.  `level`, of any node:
+    the level of consistency that was asked for there, of the whole query.
     """
 
     id: str
@@ -46,6 +49,7 @@ class Source:
     """Whether its id is a word (`merge`), which it keeps unless another source has it."""
     properties: StreamProperties = field(default_factory=StreamProperties)
     may_drop: bool = False
+    level: Level | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,9 @@ class Step:
     """Why it is there, if the user did not ask for it."""
     selectivity: float | None = None
     """Elements out per element in, on average, as the user declared it."""
+    emits: Emit | None = None
+    """When an aggregate emits, if the user asked for it."""
+    level: Level | None = None
 
     @property
     def schema(self) -> ElementSchema:
@@ -76,6 +83,11 @@ class Step:
     def any_lane(self) -> bool:
         """Whether any lane may take any element: it looks at each element by itself."""
         return isinstance(self.operator, TakesAnyLane) and self.operator.any_lane
+
+    @property
+    def keeps_payload(self) -> bool:
+        """Whether the lanes of any key of the payload serve it."""
+        return isinstance(self.operator, KeepsPayload) and self.operator.keeps_payload
 
     @property
     def holds_stables(self) -> bool:
@@ -101,6 +113,7 @@ class Native:
     is_named: bool = False
     one_to_one: bool = False
     selectivity: float | None = None
+    level: Level | None = None
 
 
 Node: TypeAlias = Source | Step | Native

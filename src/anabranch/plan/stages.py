@@ -119,7 +119,7 @@ def _wanted(node: Node, every: Sequence[Node]) -> tuple[str, ...] | None:
             return None  # a shuffle comes anyway
         if not isinstance(reader, Step):
             continue
-        if reader.any_lane:
+        if reader.any_lane or (reader.keeps_payload and len(reader.reads) == 1):
             below = _wanted(reader, every)
             if below is None:
                 return None

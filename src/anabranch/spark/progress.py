@@ -126,6 +126,12 @@ class LaneRecord:
         """What all its steps remember."""
         return sum(one.live for one in self.operators.values())
 
+    @property
+    def due(self) -> int | None:
+        """When the first wait by the wall clock is over, in microseconds, if there is one."""
+        found = [one.facts["due"] for one in self.operators.values() if "due" in one.facts]
+        return min(found, default=None)
+
     def fact(self, name: str) -> Any:
         """What the first operator that reports such a fact reports; None if there is none."""
         found = (one.facts[name] for one in self.operators.values() if name in one.facts)
@@ -213,6 +219,7 @@ class TriggerRecord:
     lanes: list[LaneShare] = field(default_factory=list)
     steps: list[StepRecord] = field(default_factory=list)
     clock: ClockRecord | None = None
+    due: int | None = None
     version: int = VERSION
 
     @classmethod
@@ -249,6 +256,7 @@ class TriggerRecord:
             lanes=shares(records),
             steps=step_records(records),
             clock=next((one.clock for one in records if one.clock), None),
+            due=min((one.due for one in records if one.due is not None), default=None),
         )
 
     def to_dict(self) -> dict[str, Any]:

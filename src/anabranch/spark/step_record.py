@@ -6,10 +6,13 @@ they read, their labels, and which inputs a source waits for; the other lanes ha
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 Shown: TypeAlias = str | int | None
 """A time in a record: a number of units, `forever`, or None where there is none yet."""
+
+
+_LEVEL: Final = ("wait", "wait_wall", "remember")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +56,8 @@ class StepRecord:
     """One step in one trigger, over all lanes.
 
     `frontier` is the least of its lanes'.  `held_by` are the sources, or the step itself, whose
-    stable it waits for; of a source its inputs.
+    stable it waits for; of a source its inputs.  `level` has how long an align waits (without
+    `wait` and `wait_wall` for stables) and how long a finalize remembers (without: for ever).
     """
 
     step: str
@@ -65,6 +69,7 @@ class StepRecord:
     made: int
     label: Sequence[str]
     held_by: Sequence[str]
+    level: Mapping[str, Any] = field(default_factory=dict)
 
 
 class HasSteps(Protocol):
@@ -112,6 +117,7 @@ def step_records(records: Sequence[HasSteps]) -> list[StepRecord]:
             made=sum(one.made for one in lanes),
             label=list(facts[name].label),
             held_by=held_by(name, facts, frontiers),
+            level={key: facts[name].facts[key] for key in _LEVEL if key in facts[name].facts},
         )
         for name, lanes in by_step.items()
     ]

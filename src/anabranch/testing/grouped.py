@@ -12,6 +12,7 @@ import pyarrow as pa
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
 from anabranch.model.element import Element, Stable
+from anabranch.model.emission import Emit
 from anabranch.model.lifetimes import GridWindows
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.aggregate.operator import AggregateOperator
@@ -61,7 +62,8 @@ class GroupedReference:
         del name
         output = self.operator.push(element)
         if isinstance(element, Stable):
-            return Outcome(Reason.LEADS if output else Reason.FOLLOWS, output)
+            leads = any(isinstance(one, Stable) for one in output)
+            return Outcome(Reason.LEADS if leads else Reason.FOLLOWS, output)
         return Outcome(Reason.NO_CHANGE if element.changes_nothing else Reason.APPLIED, output)
 
     def violators(self, found: Sequence[tuple[str, Element, Outcome]]) -> Sequence[str]:
@@ -72,20 +74,39 @@ class GroupedReference:
 
 def aggregate_of(schema: ElementSchema, options: Options) -> Operator:
     """The operator with these options."""
-    return AggregateOperator(schema, *_aggregate_options(options))
+    when = _emission(options)
+    return AggregateOperator(schema, *_aggregate_options(_without(options, when)), **when)
 
 
 def aggregate_reference(payload: pa.Schema, options: Options) -> GroupedReference:
     """The reference for these columns."""
-    keys, functions = _aggregate_options(options)
-    return GroupedReference(AggregateByElement(payload.names, keys, functions, payload))
+    when = _emission(options)
+    keys, functions = _aggregate_options(_without(options, when))
+    made = AggregateByElement(payload.names, keys, functions, payload, **when)
+    return GroupedReference(made)
+
+
+def _emission(options: Options) -> dict[str, Any]:
+    """`emit`, `cut_every` and what is known of ends, as far as they are given."""
+    names = ("emit", "cut_every", "final_at_start", "by_window")
+    found = {name: options[name] for name in names if name in options}
+    if "emit" in found:
+        found["emit"] = Emit.of(found["emit"], where="engine")
+    return found
+
+
+def _without(options: Options, some: Options) -> Options:
+    return {name: options[name] for name in options if name not in some}
 
 
 def _aggregate_options(options: Options) -> tuple[tuple[str, ...], tuple[Aggregate, ...]]:
     """`keys`, names of columns, and `functions`: aggregates, or one as text, such as sum(x)."""
     unknown = sorted(options.keys() - {"keys", "functions"})
     if unknown:
-        message = f"engine: aggregate has no option {unknown[0]!r}; it has keys and functions"
+        message = (
+            f"engine: aggregate has no option {unknown[0]!r}; it has keys, functions, emit, "
+            "cut_every, final_at_start and by_window"
+        )
         raise UsageError(message)
     functions = options.get("functions", "count(*)")
     if isinstance(functions, str):
@@ -96,13 +117,16 @@ def _aggregate_options(options: Options) -> tuple[tuple[str, ...], tuple[Aggrega
 
 def panes_of(schema: ElementSchema, options: Options) -> Operator:
     """The operator with these options."""
-    rule, keys, functions = _panes_options(options)
-    return PaneAggregateOperator(schema, keys, functions, windows=rule)
+    when = _emission(options)
+    rule, keys, functions = _panes_options(_without(options, when))
+    return PaneAggregateOperator(schema, keys, functions, windows=rule, **when)
 
 
 def panes_reference(payload: pa.Schema, options: Options) -> GroupedReference:
     """The reference for these columns."""
-    return GroupedReference(PanesByElement(payload, *_panes_options(options)))
+    when = _emission(options)
+    made = PanesByElement(payload, *_panes_options(_without(options, when)), **when)
+    return GroupedReference(made)
 
 
 def _panes_options(

@@ -8,24 +8,29 @@ aggregate of the snapshot of the input.
 * Equal neighbours are not joined: the end points are those of the input (`normalise` joins).
 * Stables pass unchanged.  An end point that disappears lengthens the event before it, whose old
   end is not before the frontier.
+* `emit` is when an event is emitted, `cut_every` a grid of further end points
+  (`anabranch.model.emission`).  Only for "passed" the stable is held back.
 * The net difference of a step is emitted: an event with the same start and value but another
   end is adjusted; one with another value is removed and inserted.
 
 Functions that are invertible need no events: end points and sums are kept.  The others
 (`functions.BY_VALUE`) keep the events of the input that are not passed.
 
-Papers: CEDR (operators) 3.4 and 3.5, with errata C1 to C9, C12, C29 and decisions D10, D12; the
+Papers: CEDR *theory* 3.4 and 3.5, with errata C1 to C9, C12, C29 and decisions D10, D12; the
 reference is `operators.reference.aggregate`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from anabranch.batch.schema import ElementSchema
+from anabranch.errors import UsageError
+from anabranch.model.emission import Emit
 from anabranch.model.properties import StreamProperties, shared
+from anabranch.operators.aggregate.emitting import EmittingState
 from anabranch.operators.aggregate.functions import Aggregate, check
 from anabranch.operators.aggregate.promises import Emission, Results, after_aggregate
 from anabranch.operators.aggregate.saving import open_state
@@ -38,7 +43,9 @@ class AggregateOperator:
     """Aggregate functions per group of equal keys, at every time.
 
     `final_at_start`: the ends of input events are known when they start to be final; events are
-    only removed, and only while their start is not final.  `name` is the step, for messages.
+    only removed, and only while their start is not final.  `by_window`: all events of a group
+    have one lifetime, a window of a grid, and the input's frontier is the start of the first
+    window that may still change.  `name` is the step, for messages.
     """
 
     schema: ElementSchema
@@ -47,11 +54,32 @@ class AggregateOperator:
     final_at_start: bool = False
     name: str = "aggregate"
     reports_final: bool = False
+    emit: Emit = field(default=Emit.AT_ONCE, kw_only=True)
+    cut_every: int | None = field(default=None, kw_only=True)
+    by_window: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "functions", tuple(self.functions))
         assert self.output is not None
+        self._require_grid()
+
+    def _require_grid(self) -> None:
+        """Refuse a grid that cuts nothing, or that would cut windows."""
+        if self.cut_every is None:
+            return
+        if self.cut_every < 1:
+            message = (
+                f"{self.name}: cut_every={self.cut_every} must be at least 1 unit; give a "
+                "duration, or leave it out"
+            )
+            raise UsageError(message)
+        if self.by_window:
+            message = (
+                f"{self.name}: cut_every={self.cut_every} would cut windows into pieces; leave "
+                "it out: after windows the frontier waits for nothing but their ends"
+            )
+            raise UsageError(message)
 
     @property
     def route(self) -> Route:
@@ -85,16 +113,28 @@ class AggregateOperator:
         return tuple(one for one in self.functions if not one.is_invertible)
 
     @property
+    def holds_stables(self) -> bool:
+        """Whether the stable waits for a result that is not emitted yet."""
+        return self.emit is Emit.PASSED and not self.by_window
+
+    @property
     def output_final_at_start(self) -> bool:
         """Whether output events are final when they start: no, a later start may cut them."""
         return False
 
     def properties(self, *inputs: StreamProperties) -> StreamProperties:
-        """One event per group and time, answered at once and corrected: keyed.
+        """One event per group and time, corrected unless time has passed it: keyed.
 
-        With panes the group has the window as well.
+        With panes the group has the window as well.  Windows are emitted when a stable passes
+        them, and so in the order of their starts.
         """
-        return after_aggregate(shared(inputs), Results.GROUPED, emission=Emission.AT_ONCE)
+        known, passed = shared(inputs), self.emit is Emit.PASSED
+        if passed and self.by_window:
+            emission = Emission.WHEN_STABLE
+            return after_aggregate(known, Results.GROUPED, emission=emission, in_order=True)
+        results = Results.GROUPED if self.keys else Results.ONE
+        emission = Emission.WHEN_PASSED if passed else Emission.AT_ONCE
+        return after_aggregate(known, results, emission=emission)
 
     def reporting_final(self) -> "AggregateOperator":
         """The same operator with the events that become final in its results."""
@@ -102,7 +142,8 @@ class AggregateOperator:
 
     def empty(self) -> AggregateState:
         """Nothing has happened."""
-        return AggregateState(self)
+        is_plain = self.emit is Emit.AT_ONCE and self.cut_every is None
+        return AggregateState(self) if is_plain else EmittingState(self)
 
     def from_parts(self, parts: Mapping[str, bytes]) -> AggregateState:
         """The state that was saved; StateError if of another kind, version or schema."""

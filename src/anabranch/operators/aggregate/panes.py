@@ -14,7 +14,8 @@ Functions must be invertible, and not read the window: see `fits`.
 
 The output's frontier is the start of the first window that ends after the input's.  A window is
 final, and reported, in the step in which the input's frontier reaches its end; panes leave with
-the last of their windows.
+the last of their windows.  With `emit` "passed" it is emitted in that step, once; "ordered" is
+not for panes.
 
 Cost of a step: a sort of its elements, the panes within one window size of those that it
 touches, and the windows that contain one.  Papers: none; panes are those of Li et al., "No
@@ -36,6 +37,7 @@ from anabranch.batch.events import inserts, nothing
 from anabranch.batch.kernel import frozen
 from anabranch.batch.schema import ElementSchema
 from anabranch.errors import UsageError
+from anabranch.model.emission import Emit
 from anabranch.model.lifetimes import GridWindows
 from anabranch.operators.aggregate.chunks import CHUNK, Runs
 from anabranch.operators.aggregate.functions import Aggregate, check
@@ -78,7 +80,14 @@ class PaneAggregateOperator(AggregateOperator):
     windows: GridWindows = field(kw_only=True)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "by_window", True)
         super().__post_init__()
+        if self.emit is Emit.ORDERED:
+            message = (
+                f"{self.name}: emit='ordered' leaves ends open, and windows by panes have the "
+                "ends of their grid; copy the rows into their windows"
+            )
+            raise UsageError(message)
         if WINDOW not in self.keys or not fits(self.functions):
             shown = ", ".join(map(str, self.functions))
             message = (
@@ -130,9 +139,10 @@ class PaneState(AggregateState):
 
     @property
     def described(self) -> str:
-        """The functions and the windows."""
-        rule = self.windows
-        return f"{super().described} by {rule.size}, {rule.slide}, {rule.offset}"
+        """The functions, the windows, and when these are emitted."""
+        rule, emit = self.windows, self.spec.emit
+        when = "" if emit is Emit.AT_ONCE else f", emit {emit.value}"
+        return f"{super().described} by {rule.size}, {rule.slide}, {rule.offset}{when}"
 
     def passed(self, received: int) -> int:
         """The first window that may still change."""
@@ -153,8 +163,10 @@ class PaneState(AggregateState):
         runs, some_runs = self._around(some, due, frontier)
         old = self.points.read(runs)
         new, offsets = self._merged(old, runs, some, some_runs)
-        output = self._change(old, new, some)
-        final = self._became_final(new, due, old_frontier, frontier)
+        closed = self._closed(new, due, old_frontier, frontier)
+        at_once = self.spec.emit is Emit.AT_ONCE
+        output = self._change(old, new, some) if at_once else closed
+        final = closed if self.spec.reports_final else None
         stays = new[:, TIME] >= frontier
         kept = np.concatenate([[0], np.cumsum(stays)])
         self.points.write(runs, new[stays], kept[offsets], self.mark)
@@ -260,11 +272,14 @@ class PaneState(AggregateState):
         columns: list[pa.ChunkedArray] = self.table.payload(windows[:, 0]).columns
         return columns
 
-    def _became_final(self, new: Ints, due: Ints, before: int, frontier: int) -> Batch | None:
-        """The windows that nothing can change any more, as inserts by start."""
-        if not self.spec.reports_final:
-            return None
-        if not len(due):
+    @property
+    def _notes_ends(self) -> bool:
+        """Whether windows are emitted, or reported, when they are over."""
+        return self.spec.reports_final or self.spec.emit is Emit.PASSED
+
+    def _closed(self, new: Ints, due: Ints, before: int, frontier: int) -> Batch:
+        """The windows that nothing can change any more, as inserts by start, if noted."""
+        if not self._notes_ends or not len(due):
             return nothing(self.output)
         windows = self.grid.containing(new[np.isin(new[:, GROUP], due)], before, frontier)
         sums = self._sums(new, windows)
@@ -288,7 +303,7 @@ class PaneState(AggregateState):
             first_panes(
                 points.rows, points.order, points.size, CHUNK, frozen(groups), places, due
             )
-        if self.spec.reports_final:
+        if self._notes_ends:
             has = due != NEVER_UNITS
             due[has] = np.maximum(self.grid.first_window(due[has]), self.frontier)
         return due

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from anabranch.batch.batch import ADJUST, NEVER_UNITS, Batch, Ints, Mask
+from anabranch.batch.batch import ADJUST, FOREVER_UNITS, NEVER_UNITS, Batch, Ints, Mask
 from anabranch.batch.kernel import kernel, part
 
 GROUP: Final = 0
@@ -193,18 +193,36 @@ def compare(
     return count
 
 
-@kernel
-def first_two(
-    rows: Ints, order: Ints, size: Ints, chunk: int, groups: Ints, places: Ints, due: Ints
-) -> None:
-    """When each group is due (its second point, or its first if nothing is alive there).
+@part
+def next_multiple(time: np.int64, every: int) -> np.int64:
+    """The next time on the grid; FOREVER_UNITS if there is none."""
+    if time > FOREVER_UNITS - every:
+        return np.int64(FOREVER_UNITS)
+    return np.int64((time // every + 1) * every)
 
-    `places` are those of the chunks for (group, NEVER); `due` is NEVER_UNITS for no point.
+
+@kernel
+def first_due(
+    rows: Ints,
+    order: Ints,
+    size: Ints,
+    chunk: int,
+    groups: Ints,
+    places: Ints,
+    most: int,
+    every: int,
+    due: Ints,
+) -> None:
+    """When each group is due: NEVER_UNITS if it has no point.
+
+    That is at its second point, or at its first one if nothing is alive there or `most` is 1;
+    earlier if a multiple of `every` comes before it (0: there is no grid).  `places` are those
+    of the chunks for (group, NEVER).
     """
     for k in range(groups.size):
-        found, place, at = 0, places[k], 0
+        found, place, at, grid = 0, places[k], 0, np.int64(FOREVER_UNITS)
         due[k] = NEVER_UNITS
-        while place < order.size and found < 2:
+        while place < order.size and found < most:
             first = order[place] * chunk
             # The group begins in this chunk or at the beginning of the next one.
             low, high = at, size[order[place]]
@@ -228,6 +246,9 @@ def first_two(
             # there.
             if rows[row, ALIVE] == 0:
                 break
+            if every > 0 and found == 1:
+                grid = next_multiple(rows[row, TIME], every)
+        due[k] = min(due[k], grid)
 
 
 @kernel

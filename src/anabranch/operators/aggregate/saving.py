@@ -23,7 +23,6 @@ from anabranch.batch.index import HIGH, LOW
 from anabranch.batch.store import read_table
 from anabranch.errors import StateError
 from anabranch.operators.aggregate.chunks import Chunks
-from anabranch.operators.aggregate.points import SLOTS
 from anabranch.operators.contract import INPUT
 from anabranch.operators.state.blocks import (
     EVERYTHING,
@@ -65,7 +64,8 @@ def save_state(state: "AggregateState", since: int | None) -> Saved:
         parts, deleted = write_blocks(held, after)
         written |= some | {_VALUES + name: data for name, data in parts.items()}
         gone += emptied + [_VALUES + name for name in deleted]
-    saved = save(to_table({}, header), _held(state.table), state.keys.payload, since, more=more)
+    groups = _held(state.table, state.held())
+    saved = save(to_table({}, header), groups, state.keys.payload, since, more=more)
     deleted_parts = saved.deleted + (() if since is None else tuple(gone))
     return Saved({**saved.written, **written}, deleted_parts, saved.mark)
 
@@ -83,10 +83,10 @@ def open_state(state: "AggregateState", parts: Mapping[str, bytes]) -> "Aggregat
         raise StateError(message)
     state.mark, state.received[INPUT] = int(header["mark"]), int(header["received"])
     state.slots = state.slots.described(header["windows"])
-    state.points = Chunks(2, SLOTS + state.slots.width)
+    state.points = state.no_points()
     _open_chunks("points", state.points, parts, Blocks.read(control.more[0]), state.kind)
-    ids, payload = _read_rows(parts, control.blocks, control.empty, state.kind)
-    state.restore_groups(ids, payload)
+    ids, payload, rows = _read_rows(parts, control.blocks, control.empty, state.kind)
+    state.restore_groups(ids, payload, rows)
     state.table.date(control.blocks)
     if state.bags is not None:
         held = Blocks.read(control.more[1])
@@ -95,35 +95,41 @@ def open_state(state: "AggregateState", parts: Mapping[str, bytes]) -> "Aggregat
         own = {name[begin:]: parts[name] for name in parts if name.startswith(_VALUES)}
         blocks = Blocks.read(control.more[2])
         none = state.bags.schema.payload.empty_table()
-        ids, payload = _read_rows(own, blocks, none, state.kind)
-        state.bags.values.restore(ids, *rows_of(ids, payload), 0)
+        ids, payload, _ = _read_rows(own, blocks, none, state.kind)
+        state.bags.values.restore(ids, *rows_of(ids, payload, OWN + 1), 0)
         state.bags.values.date(blocks)
         state.bags.restored()
     return state
 
 
-def _held(table: Events) -> InBlocks:
-    """The rows of a table: their numbers, and payloads."""
-    return InBlocks(
-        table.blocks(), table.ids_in, lambda ids: (to_table({"node": ids}),), table.payload
-    )
+def _held(table: Events, more: Mapping[str, Ints] | None = None) -> InBlocks:
+    """The rows of a table: their numbers, more numbers of each, and payloads."""
+
+    def rows(ids: Ints) -> tuple[pa.Table]:
+        own = {name: numbers[ids] for name, numbers in (more or {}).items()}
+        return (to_table({"node": ids} | own),)
+
+    return InBlocks(table.blocks(), table.ids_in, rows, table.payload)
 
 
 def _read_rows(
     parts: Mapping[str, bytes], blocks: Blocks, empty: pa.Table, kind: StateKind
-) -> tuple[Ints, pa.Table]:
-    ids, payloads = [np.empty(0, np.int64)], [empty]
+) -> tuple[Ints, pa.Table, list[pa.Table]]:
+    """The numbers of all rows, their payloads, and the tables with more numbers of each."""
+    ids, payloads, tables = [np.empty(0, np.int64)], [empty], []
     for rows, _, payload in read_blocks(parts, blocks, kind):
         ids.append(column_of(rows, "node"))
         payloads.append(payload)
-    return np.concatenate(ids), pa.concat_tables(payloads) if len(empty.schema) else empty
+        tables.append(rows)
+    whole = pa.concat_tables(payloads) if len(empty.schema) else empty
+    return np.concatenate(ids), whole, tables
 
 
-def rows_of(ids: Ints, payload: pa.Table) -> tuple[Ints, list[Column]]:
-    """Rows of a table of events, by their payloads; the operator's column is 0."""
+def rows_of(ids: Ints, payload: pa.Table, width: int) -> tuple[Ints, list[Column]]:
+    """Rows of a table of events, by their payloads; the operator's columns are 0."""
     columns = read_table(payload) if payload.num_columns else []
     hashes = hash_columns(columns, len(ids)).view(np.int64)
-    rows = np.zeros((len(ids), OWN + 1), np.int64)
+    rows = np.zeros((len(ids), width), np.int64)
     rows[:, LOW], rows[:, HIGH], rows[:, FLAGS] = hashes[:, 0], hashes[:, 1], LIVE
     return rows, columns
 

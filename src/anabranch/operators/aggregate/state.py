@@ -17,8 +17,7 @@ Cost of a step: a sort of its elements, a search of each in the list of chunks, 
 of the chunks that it touches.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -41,11 +40,11 @@ from anabranch.operators.aggregate.points import (
     TIME,
     apply,
     compare,
-    first_two,
-    follow,
+    first_due,
     moves,
 )
 from anabranch.operators.aggregate.saving import KIND, rows_of, save_state
+from anabranch.operators.aggregate.segments import Lifetimes, Segments
 from anabranch.operators.aggregate.slots import Slots, SumOverflowError
 from anabranch.operators.contract import INPUT
 from anabranch.operators.state.blocks import Saved
@@ -65,44 +64,6 @@ _DUE: Final = OWN
 _SMALL: Final = 1_024
 
 
-@dataclass(frozen=True, eq=False)
-class Lifetimes:
-    """The group, start and end of some events of the output."""
-
-    group: Ints
-    start: Ints
-    end: Ints
-
-    def take(self, at: Ints) -> "Lifetimes":
-        """Some of them."""
-        return Lifetimes(self.group[at], self.start[at], self.end[at])
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """Rows of end points with what follows each: the end of its event.
-
-    `end` is NEVER_UNITS behind the last point of a group; `end_is_fixed` where an event of the
-    input ends there.
-    """
-
-    rows: Ints
-    end: Ints
-    end_is_fixed: Mask
-
-    @classmethod
-    def of(cls, rows: Ints, offsets: Ints, after: Ints) -> "Segments":
-        """The rows of some runs, with the row behind each run."""
-        end, is_fixed = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
-        follow(rows, offsets, after, end, is_fixed)
-        return cls(rows, end, is_fixed)
-
-    def events(self, at: Ints) -> tuple[Lifetimes, Ints]:
-        """The lifetimes of some of them, and their slots."""
-        times = Lifetimes(self.rows[at, GROUP], self.rows[at, TIME], self.end[at])
-        return times, self.rows[:, SLOTS:][at]
-
-
 class AggregateState(TrustingState):
     """What the aggregate remembers for one lane."""
 
@@ -114,12 +75,16 @@ class AggregateState(TrustingState):
         self.keys = ElementSchema(operator.schema.time, operator.key_schema)
         self.table = Events(operator.key_schema, width=OWN + 1)
         self.slots = Slots.empty(operator.invertible, operator.schema.payload)
-        self.points = Chunks(2, SLOTS + self.slots.width)
+        self.points = self.no_points()
         self.due = DueQueue()
         self.bags = BagStore.of(operator.by_value, operator.schema.payload, operator.name)
 
     def __repr__(self) -> str:
         return f"AggregateState(frontier {self.frontier}, {self.points!r}, {self.table!r})"
+
+    def no_points(self) -> Chunks:
+        """Empty chunks for end points with these slots."""
+        return Chunks(2, SLOTS + self.slots.width)
 
     @property
     def described(self) -> str:
@@ -149,14 +114,15 @@ class AggregateState(TrustingState):
             none = nothing(self.output)
             return Changed(none, none if self.spec.reports_final else None)
         some, touch = moves(batch, group, self._slots_of(batch))
-        runs, places = self._touched(some, touch, due, frontier)
+        runs, places = self._touched(some, touch, self._ranges(batch, group, due, before))
         old_rows, after = self.points.read(runs), self.points.after(runs)
         new, touched, offsets = self._apply(old_rows, runs, places, some, touch)
-        before_ = Segments.of(old_rows, runs.offsets, after)
-        now = Segments.of(new, offsets, after)
-        output = self._difference(before_, now, touched, batch, group)
+        old, now = Segments.of(old_rows, runs.offsets, after), Segments.of(new, offsets, after)
+        emitted = self._emitted(old, now, touched, before)
+        output = self._difference(*emitted, batch, group)
         stays = self._stays(now, frontier)
         final = self._final(now, np.flatnonzero(~stays & (new[:, ALIVE] > 0)))
+        self._advance(now, stays)
         kept = np.concatenate([[0], np.cumsum(stays)])
         self.points.write(runs, new[stays], kept[offsets], self.mark)
         self._settle(distinct(np.concatenate([group, due])))
@@ -206,8 +172,18 @@ class AggregateState(TrustingState):
             self.slots = slots
         return slots.of(batch.payload, len(batch))
 
-    def _touched(self, some: Ints, touch: Ints, due: Ints, frontier: int) -> tuple[Runs, Ints]:
-        """The runs of chunks that moves and due groups need; the place of each move."""
+    def _ranges(
+        self, batch: Batch, group: Ints, due: Ints, before: int
+    ) -> list[tuple[Ints, Ints, Ints]]:
+        """The parts of groups that are needed beside those with moves: group, from, to."""
+        del batch, group, before
+        edges = np.array([[NEVER_UNITS], [self.received[INPUT]]], np.int64)
+        return [(due, *np.repeat(edges, len(due), axis=1))]
+
+    def _touched(
+        self, some: Ints, touch: Ints, ranges: list[tuple[Ints, Ints, Ints]]
+    ) -> tuple[Runs, Ints]:
+        """The runs of chunks that moves and these ranges need; the place of each move."""
         count = len(self.points.order)
         edges = np.zeros(count + 1, np.int64)
         places = self.points.places(some[:, : TIME + 1])
@@ -221,9 +197,9 @@ class AggregateState(TrustingState):
             earlier = np.maximum(places[is_head] - 1, 0)
             np.add.at(edges, earlier, 1)
             np.add.at(edges, earlier + 1, -1)
-            for time, step, offset in ((NEVER_UNITS, 1, 0), (frontier, -1, 1)):
-                asked = np.stack([due, np.full(len(due), time, np.int64)], axis=1)
-                np.add.at(edges, self.points.places(asked) + offset, step)
+            for group, low, high in ranges:
+                np.add.at(edges, self.points.places(np.stack([group, low], axis=1)), 1)
+                np.add.at(edges, self.points.places(np.stack([group, high], axis=1)) + 1, -1)
         return self.points.runs(np.cumsum(edges)[:-1] > 0), places
 
     def _apply(
@@ -245,6 +221,13 @@ class AggregateState(TrustingState):
             raise lost_event(self.operator.name, what)
         count = int(offsets[-1])
         return new[:count], touched[:count], offsets
+
+    def _emitted(
+        self, old: Segments, new: Segments, touched: Ints, before: int
+    ) -> tuple[Segments, Segments, Ints]:
+        """What the output has of the rows before and after: all of them."""
+        del before
+        return old, new, touched
 
     def _difference(
         self, old: Segments, new: Segments, touched: Ints, batch: Batch, group: Ints
@@ -335,6 +318,9 @@ class AggregateState(TrustingState):
         stays: Mask = ~(final | is_empty)
         return stays
 
+    def _advance(self, now: Segments, stays: Mask) -> None:
+        """Change rows that stay, once their events are emitted: none."""
+
     def _final(self, of: Segments, at: Ints) -> Batch | None:
         """The events that became final, as inserts by start."""
         if not self.spec.reports_final:
@@ -373,25 +359,37 @@ class AggregateState(TrustingState):
             self.due.rebuild(times[times < FOREVER_UNITS], ids[times < FOREVER_UNITS])
 
     def _due_of(self, groups: Ints) -> Ints:
+        return self._due(groups, most=2, every=0)
+
+    def _due(self, groups: Ints, *, most: int, every: int) -> Ints:
         due = np.full(len(groups), NEVER_UNITS, np.int64)
         points = self.points
         if len(groups) and len(points.order):
             asked = np.stack([groups, np.full(len(groups), NEVER_UNITS)], axis=1)
             places = points.places(asked)
-            first_two(
-                points.rows, points.order, points.size, CHUNK, frozen(groups), places, due
-            )
+            held = points.rows, points.order, points.size
+            first_due(*held, CHUNK, frozen(groups), places, most, every, due)
         return due
 
     def parts(self, *, since: int | None = None) -> Saved:
         """The state in parts: all of them, or those that changed after a mark."""
         return save_state(self, since)
 
-    def restore_groups(self, ids: Ints, payload: pa.Table) -> None:
+    def held(self) -> Mapping[str, Ints]:
+        """What is saved of each group beside its key, by number."""
+        return {}
+
+    def restore_groups(self, ids: Ints, payload: pa.Table, rows: Sequence[pa.Table]) -> None:
         """Fill an empty table with these groups, and find out when they are due."""
-        rows, columns = rows_of(ids, payload)
-        rows[:, _DUE] = due = self._due_of(ids)
+        del rows
+        self._restore(ids, payload, {})
+
+    def _restore(self, ids: Ints, payload: pa.Table, own: Mapping[int, Ints]) -> None:
+        rows, columns = rows_of(ids, payload, self.table.rows.shape[1])
+        for column, numbers in own.items():
+            rows[:, column] = numbers
         self.table.restore(ids, rows, columns, 0)
+        self.table.rows[ids, _DUE] = due = self._due_of(ids)
         self.due.push(due[due < FOREVER_UNITS], ids[due < FOREVER_UNITS])
 
     def check(self) -> None:
@@ -411,8 +409,9 @@ class AggregateState(TrustingState):
         self.points.check()
         self.due.check()
         ids, groups = self.table.living(), distinct(self.points.all()[:, GROUP])
-        assert np.array_equal(groups, ids), f"groups with points {groups} != groups {ids}"
         due = self._due_of(ids)
+        assert (due > NEVER_UNITS).all(), f"groups {ids} that nothing needs, due at {due}"
+        assert np.isin(groups, ids).all(), f"groups with points {groups} not in {ids}"
         noted = self.table.rows[ids, _DUE]
         assert (due == noted).all(), f"groups are due at {due}, noted {noted}"
         times, entries = self.due.entries

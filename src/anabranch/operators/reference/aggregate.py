@@ -1,13 +1,15 @@
 """The grouped snapshot aggregate, one element at a time, over a plain history.
 
-At every prefix the output's history is, per group, one event between neighbouring end points of
-the group's input events, with the values of the functions over what is alive there; nothing
-where nothing is alive.  Stables pass.  Everything is computed again for the group of every
-element, from all events: slow, and obvious.
+At every prefix the table has, per group, one event between neighbouring end points of the
+group's input events, with the values of the functions over what is alive there; nothing where
+nothing is alive.  The output's history is the part of it that `emit` shows
+(`model.emission`), cut on a grid if `cut_every` is given.  Everything is computed again for the
+group of every element, from all events: slow, and obvious.
 
 Values are computed with fractions and rounded once, so they do not depend on an order.
 
 `operators.aggregate` does the same over batches and is compared with this.
+`operators.reference.snapshots` has the paper's algorithms.
 
 Papers: CEDR (theory) 3.1; CEDR (operators) 3.4 with errata C1 to C9.
 
@@ -32,6 +34,7 @@ import pyarrow as pa
 
 from anabranch.errors import RunError
 from anabranch.model.element import Adjust, Element, Event, Insert, Stable
+from anabranch.model.emission import Emit, cut_on_grid, shown, stable_of
 from anabranch.model.history import History
 from anabranch.model.time import FOREVER, NEVER, Time
 from anabranch.operators.aggregate.functions import Aggregate, is_decimal, result_type
@@ -49,7 +52,8 @@ class AggregateByElement:
     """The state of the reference: all events of the input.
 
     `columns` are the payload columns; with one column a payload is its value.  `payload` has
-    their types, where a function depends on them.
+    their types, where a function depends on them.  `final_at_start` and `by_window` as for the
+    operator.  `seen` has the greatest start of each group, `until` the last finite frontier.
     """
 
     def __init__(
@@ -58,19 +62,26 @@ class AggregateByElement:
         keys: Sequence[str],
         functions: Sequence[Aggregate],
         payload: pa.Schema | None = None,
+        *,
+        emit: Emit = Emit.AT_ONCE,
+        cut_every: int | None = None,
+        by_window: bool = False,
+        final_at_start: bool = False,
     ) -> None:
         self.columns, self.keys, self.functions = tuple(columns), tuple(keys), tuple(functions)
         self.payload = payload
+        self.emit, self.cut_every = emit, cut_every
+        self.by_window, self.final_at_start = by_window, final_at_start
         self.frontier: Time = NEVER
+        self.until: Time = NEVER
+        self.stable: Time = NEVER
         self.events: dict[Payload, Counter[Event]] = {}
+        self.seen: dict[Payload, Time] = {}
 
     def push(self, element: Element) -> tuple[Element, ...]:
         """Take the next element of the input; what comes out at once."""
         if isinstance(element, Stable):
-            if element.time <= self.frontier:
-                return ()
-            self.frontier = element.time
-            return (element,)
+            return self._pass(element.time) if element.time > self.frontier else ()
         key = tuple(self._value(element.payload, name) for name in self.keys)
         before = self.output(key)
         own = self.events.setdefault(key, Counter())
@@ -80,20 +91,61 @@ class AggregateByElement:
             own[element.old_event] -= 1
         if not element.event.is_empty:
             own[element.event] += 1
-        found = list(difference(before, self.output(key)))
-        adjusts = [one for one in found if isinstance(one, Adjust)]
-        inserts = [one for one in found if isinstance(one, Insert)]
-        adjusts.sort(key=lambda one: min(one.old_end, one.end))
-        return (*adjusts, *sorted(inserts, key=lambda one: one.start))
+            self.seen[key] = max(self.seen.get(key, NEVER), element.start)
+        return _net(before, self.output(key))
+
+    def _pass(self, time: Time) -> tuple[Element, ...]:
+        """Take a stable: what time has passed by it, and how far the output is final."""
+        is_plain = self.emit is Emit.AT_ONCE and self.cut_every is None
+        groups = [] if is_plain else list(self.events)
+        before = History.from_events(e for key in groups for e in self.output(key))
+        self.frontier = time
+        self.until = self.until if time == FOREVER else time
+        after = History.from_events(e for key in groups for e in self.output(key))
+        held = time
+        if self.emit is Emit.PASSED:
+            held = min((self._stable(key) for key in self.events), default=time)
+        found = _net(before, after)
+        if held > self.stable:
+            self.stable = held
+            return (*found, Stable(held))
+        return found
 
     def output(self, key: Payload) -> History:
         """The output's events of a group."""
+        seen = self.seen.get(key, NEVER)
+        passed = max(seen, self.frontier)
+        if self.by_window:
+            # All events of the group start together, so it is complete behind its start.
+            passed = FOREVER if seen < self.frontier else seen
+        return shown(self.table(key), self.emit, passed=passed)
+
+    def table(self, key: Payload) -> History:
+        """The results of a group, whether they are emitted or not."""
         own = self.events.get(key, Counter())
-        return History.from_events(
+        table = History.from_events(
             Event(self._result(key, alive), start, end)
             for start, end in pairwise(self._points(key))
             if (alive := [e.payload for e in own.elements() if e.start <= start < e.end])
         )
+        if self.cut_every is None:
+            return table
+        until = max(self.seen.get(key, NEVER), self.until)
+        return cut_on_grid(table, self.cut_every, until=until)
+
+    def _stable(self, key: Payload) -> Time:
+        """How far the output of a group is final."""
+        if self.by_window:
+            return self.frontier
+        fixed = self._fixed(key)
+        table = History.from_events(
+            e for e in self.table(key) if e.end > self.frontier or e.end not in fixed
+        )
+        return stable_of(table, self.emit, frontier=self.frontier, every=self.cut_every)
+
+    def _fixed(self, key: Payload) -> set[Time]:
+        """Ends that cannot move once the frontier has reached them."""
+        return {e.end for e in self.events[key].elements()} if self.final_at_start else set()
 
     @property
     def live(self) -> int:
@@ -104,7 +156,15 @@ class AggregateByElement:
         if self.frontier == FOREVER:
             return 0
         points, own = self._points(key), self.events[key]
-        needed = [t for t, after in pairwise([*points, FOREVER]) if after >= self.frontier]
+        cut = self.cut_every is not None and self.frontier % self.cut_every == 0
+        cut = cut or self.frontier in self._fixed(key)
+        needed = [
+            t
+            for t, after in pairwise([*points, FOREVER])
+            if after >= self.frontier and not (cut and after == self.frontier)
+        ]
+        if self.by_window and self.emit is not Emit.AT_ONCE:
+            return sum(t >= self.frontier for t in points)
         if needed and needed[0] < self.frontier:
             is_alive = any(n and e.start <= needed[0] < e.end for e, n in own.items())
             return len(needed) - (0 if is_alive else 1)
@@ -147,6 +207,15 @@ class AggregateByElement:
 
     def _type(self, function: Aggregate) -> pa.DataType | None:
         return None if self.payload is None else result_type(function, self.payload)
+
+
+def _net(before: History, after: History) -> tuple[Element, ...]:
+    """Adjusts by sync time, then inserts by start."""
+    found = list(difference(before, after))
+    adjusts = [one for one in found if isinstance(one, Adjust)]
+    inserts = [one for one in found if isinstance(one, Insert)]
+    adjusts.sort(key=lambda one: min(one.old_end, one.end))
+    return (*adjusts, *sorted(inserts, key=lambda one: one.start))
 
 
 def _order(value: Any) -> tuple[bool, Any]:

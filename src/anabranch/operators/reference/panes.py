@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from anabranch.model.element import Element
+from anabranch.model.emission import Emit
 from anabranch.model.lifetimes import GridWindows
 from anabranch.operators.aggregate.functions import Aggregate
 from anabranch.operators.grid_windows import WINDOW
@@ -40,10 +41,14 @@ class PanesByElement:
         windows: GridWindows,
         keys: Sequence[str],
         functions: Sequence[Aggregate],
+        *,
+        emit: Emit = Emit.AT_ONCE,
     ) -> None:
         with_window = payload.append(pa.field(WINDOW, pa.null()))
         self.windows = NewLifetimes(windows)
-        self.aggregate = AggregateByElement(with_window.names, keys, functions, with_window)
+        self.aggregate = AggregateByElement(
+            with_window.names, keys, functions, with_window, emit=emit, by_window=True
+        )
 
     @property
     def live(self) -> int:

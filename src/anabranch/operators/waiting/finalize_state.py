@@ -6,7 +6,7 @@ which something was late; all others pass as they came, without a look into any 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
@@ -73,6 +73,11 @@ class FinalizeState(TrustingState):
     def live(self) -> int:
         """How many ends the input has more often, or less often, than the output."""
         return len(self.groups)
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """How long it remembers, for the progress record; nothing: for ever."""
+        return {} if self.pace.wait is None else {"remember": self.pace.wait}
 
     def take(self, batches: Mapping[str, Batch], before: int) -> Changed:
         """Not used: this operator has a step of its own."""

@@ -101,8 +101,10 @@ class HoldState(TrustingState):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """How many changes are held, for the progress record."""
-        return {"pending": len(self.groups)}
+        """How many changes are held, its waits, and when the first one is over."""
+        due, waits = self.due, {"wait": self.pace.wait, "wait_wall": self.pace.wait_wall}
+        known = {name: one for name, one in waits.items() if one is not None}
+        return {"pending": len(self.groups), **known} | ({} if due is None else {"due": due})
 
     @property
     def due(self) -> int | None:

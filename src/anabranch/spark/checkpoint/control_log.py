@@ -16,6 +16,7 @@ add up to and removes them, so that a long run has few files and starts as quick
     pass     a merge of copies with gaps does not wait for a replica until it has caught up
     note     nothing: a trigger that takes it reaches all lanes
     change   other settings from this trigger on: the policy of a merge; of no replica
+    level    another level of consistency from this trigger on; of no replica
     clock    let clocks be read, also without rows; or a replica is paused or blocked
 
 Spark takes one file of the log in each trigger, in the order of their times.  So a file has all
@@ -45,13 +46,14 @@ from anabranch.spark.pack.parcels import (
     COMPLETE,
     DATA,
     DETACH,
+    LEVEL,
     NOTE,
     PASS,
 )
 
 FOLDER: Final = "control"
 CONSUMED: Final = "consumed"
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 COMPACT_AT: Final = 1000
 """The number of consumed files at which they are compacted while a query runs."""
@@ -116,7 +118,8 @@ class ControlLog:
 
     `implied`: replicas also attach by themselves, with their elements, as attachment 1.
     `settings` are the changes so far, each with its trigger; `silenced` is what clocks are to
-    know of replicas and their sources, such as that they are paused.
+    know of replicas and their sources, such as that they are paused.  `level` is the last level
+    of consistency that was set, as its text.
     Without a folder the log is in memory, in `entries`: for a batch, which has one trigger.
     """
 
@@ -129,6 +132,7 @@ class ControlLog:
         self.files: dict[tuple[int, str], tuple[int, int]] = {}
         self.settings: list[tuple[int, str]] = []
         self.silenced: dict[str, str] = {}
+        self.level: str | None = None
         self.entries: list[Entry] = []
         self._collected: list[Entry] | None = None
         self._written_ms = 0
@@ -170,6 +174,11 @@ class ControlLog:
         with self._lock:
             one = Entry(self._next, CHANGE, "", 0, settings=settings, trigger=trigger)
             self._write([one])
+
+    def set_level(self, level: str) -> None:
+        """Wait and remember by another level in all lanes, from the next trigger on."""
+        with self._lock:
+            self._write([Entry(self._next, LEVEL, "", 0, settings=level)])
 
     def waiting(self, taken: int) -> int:
         """How many triggers take what is in the log after the entry `taken`."""
@@ -276,7 +285,8 @@ class ControlLog:
         files = [(*key, *facts) for key, facts in self.files.items()]
         members = {name: asdict(member) for name, member in self.members.items()}
         state = {"format": FORMAT, "next": self._next, "members": members, "files": files}
-        write_json(file, {**state, "settings": self.settings, "silenced": self.silenced})
+        state |= {"settings": self.settings, "silenced": self.silenced, "level": self.level}
+        write_json(file, state)
 
     def refresh(self) -> None:
         """Take in what others wrote: a query that ended here may run elsewhere now."""
@@ -298,14 +308,16 @@ class ControlLog:
         self._next = state["next"]
         self.members = {name: Member(**one) for name, one in state["members"].items()}
         self.settings = [(trigger, settings) for trigger, settings in state["settings"]]
-        self.silenced = state["silenced"]
+        self.silenced, self.level = state["silenced"], state["level"]
         self.files = {(inbox, name): (size, at) for inbox, name, size, at in state["files"]}
 
     def _note(self, entry: Entry) -> None:
         self._next = max(self._next, entry.log + 1)
         if entry.entry == CLOCK and entry.settings is not None:
             self.silenced[entry.replica] = entry.settings
-        if entry.entry in (NOTE, CLOCK):
+        if entry.entry == LEVEL:
+            self.level = entry.settings
+        if entry.entry in (NOTE, CLOCK, LEVEL):
             return
         if entry.settings is not None and entry.trigger is not None:
             self.settings.append((entry.trigger, entry.settings))

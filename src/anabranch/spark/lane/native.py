@@ -144,6 +144,10 @@ def _spark_wire(before: str = "", after: str = "") -> "StructType":
     return StructType([StructField(f"{before}{f.name}{after}", f.dataType) for f in found])
 
 
+_OF_A_TRIGGER: Final = ("frontier", "greatest", "at", "settings")
+"""What a head has of its trigger: it holds behind a change of Spark's too."""
+
+
 def _own(number: int, name: str) -> str:
     return f"{HIDDEN}{number}_{name}"
 
@@ -267,7 +271,8 @@ def _packed(
     """The rows of one lane and stream, in their order, routed."""
     number = [name for name, _, _ in streams].index(head["input"])
     name, schema, routing = streams[number]
-    base = Parcel(lane=0, input=name, part=head["part"], frontier=head["frontier"])
+    stays = {key: head[key] for key in _OF_A_TRIGGER if key in head}
+    base = Parcel(lane=0, input=name, part=head["part"], **stays)
     if data is None:
         return in_every_lane(base, lanes)
     mine = pc.and_(

@@ -4,6 +4,7 @@ A late row names its distance: to the frontier of the output and to what its clo
 to the stable of the step inside the query that it is behind.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,7 +67,7 @@ def quarantine(
                 rows, texts = item.batch.take(some), [REASONS[c].text for c in reasons[some]]
                 if bucket is Bucket.LATE:
                     texts = _late(now, place, item.input, rows, take(item.places, some), texts)
-                origin = origin_of(item, some, texts)
+                origin = with_raw(now, rows, origin_of(item, some, texts))
                 now.row(channel, batch=_kept(now, rows), origin=origin)
     for held in result.resolved:
         _quarantine_held(now, held, place)
@@ -80,7 +81,7 @@ def _quarantine_held(now: Trigger, held: Resolved, place: Place) -> None:
     rows, texts = held.batch.take(where), [REASONS[c].text for c in held.reasons[where]]
     texts = _late(now, place, held.replica, rows, pa.table({}), texts)
     nowhere: list[Any] = [None] * len(where)
-    origin = _origins(texts, held.replica, nowhere, nowhere)
+    origin = with_raw(now, rows, _origins(texts, held.replica, nowhere, nowhere))
     now.row(LATE, batch=_kept(now, rows), origin=origin)
 
 
@@ -122,13 +123,28 @@ def _kept(now: Trigger, batch: Batch) -> Batch:
     schema = now.spec.late
     if schema is None:
         return batch
-    known = set(batch.payload.column_names)
+    known = {one.name: one.type for one in batch.payload.schema}
     columns = [
-        batch.payload.column(one.name) if one.name in known else pa.nulls(len(batch), one.type)
+        batch.payload.column(one.name)
+        if known.get(one.name) == one.type
+        else pa.nulls(len(batch), one.type)
         for one in schema.payload
     ]
     payload = pa.table(columns, schema=schema.payload)
     return replace(batch, schema=schema, payload=payload, seq=None, hashes=None)
+
+
+def with_raw(now: Trigger, batch: Batch, origin: pa.Table) -> pa.Table:
+    """The origins with the rows as text, if not all of their columns are kept.
+
+    So it is behind a `select`: the columns that are kept are those of the sources.
+    """
+    schema = now.spec.late
+    if schema is None or all(one in list(schema.payload) for one in batch.payload.schema):
+        return origin
+    raw = [json.dumps(row, default=str) for row in batch.payload.to_pylist()]
+    at = origin.column_names.index("raw")
+    return origin.set_column(at, ORIGIN.field(at), pa.array(raw, pa.string()))
 
 
 def quarantine_left(now: Trigger, item: Received) -> None:

@@ -9,18 +9,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.batch.batch import NEVER_UNITS
-from anabranch.operators.abilities import MovesTime, Paced
-from anabranch.operators.contract import Inputs, Reached, State
+from anabranch.operators.abilities import Leveled, MovesTime, Paced
+from anabranch.operators.contract import (
+    ControlEntry,
+    Inputs,
+    NewSettings,
+    Operator,
+    Reached,
+    State,
+)
 from anabranch.operators.pipeline import Edge, Pipeline
-from anabranch.spark.pack.parcels import Parcel
+from anabranch.spark.pack.parcels import LEVEL, Parcel
 
 
 @dataclass
 class Reach:
-    """The greatest start of a trigger behind each stream and step, and the trigger's time."""
+    """The greatest start of a trigger behind each stream and step, and the trigger's time.
+
+    `level` is the level of consistency that counts from this trigger on, if it is another one.
+    """
 
     at: dict[str, int] = field(default_factory=dict)
     time: int | None = None
+    level: str | None = None
 
     @classmethod
     def of(cls, parcels: Sequence[Parcel], names: Sequence[str]) -> "Reach":
@@ -29,13 +40,14 @@ class Reach:
         for name in names:
             mine = [one.greatest for one in parcels if one.input == name]
             at[name] = _greatest(mine)
-        return cls(at, _time(parcels))
+        return cls(at, _time(parcels), _level(parcels))
 
     @classmethod
     def of_rows(cls, parcels: Sequence[Parcel], entries: Sequence[str]) -> "Reach":
         """What packers report: the greatest start of all rows counts for every entry."""
         greatest = _greatest([one.greatest for one in parcels])
-        return cls(dict.fromkeys(entries, greatest), _time(parcels))
+        levels = [one for one in parcels if one.entry == LEVEL]
+        return cls(dict.fromkeys(entries, greatest), _time(parcels), _level(levels))
 
     def given(
         self, pipeline: Pipeline, states: Mapping[str, State], inputs: Mapping[str, Inputs]
@@ -51,9 +63,14 @@ class Reach:
             operator = one.operator
             if isinstance(operator, Paced) and operator.is_paced:
                 own = made.get(one.id, Inputs())
-                entry = Reached(at, self.time)
-                made[one.id] = replace(own, control=(*own.control, entry))
+                entries = (*self._settings(operator), Reached(at, self.time))
+                made[one.id] = replace(own, control=(*own.control, *entries))
         return made
+
+    def _settings(self, operator: Operator) -> tuple[ControlEntry, ...]:
+        """The level, for an operator that follows it."""
+        follows = isinstance(operator, Leveled) and operator.is_leveled
+        return (NewSettings(self.level),) if self.level is not None and follows else ()
 
 
 def _moved(state: State, time: int) -> int:
@@ -66,5 +83,12 @@ def _greatest(found: Sequence[int | None]) -> int:
     return max((one for one in found if one is not None), default=int(NEVER_UNITS))
 
 
+def _level(parcels: Sequence[Parcel]) -> str | None:
+    """The last level that was set in the trigger; stages send it on with all that they send."""
+    found = [one for one in parcels if one.settings is not None]
+    return max(found, key=lambda one: one.log).settings if found else None
+
+
 def _time(parcels: Sequence[Parcel]) -> int | None:
-    return max((one.at for one in parcels if one.at is not None), default=None)
+    times = [time for one in parcels for time in (one.at, one.look) if time]
+    return max(times, default=None)

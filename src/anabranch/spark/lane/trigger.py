@@ -320,6 +320,7 @@ def _sent(now: Trigger, after: NextStage) -> list[Parcel]:
         frontier = now.lane.passed[one.of] if state is None else int(state.frontier)
         base = Parcel(lane=0, input=one.name, part=now.number, frontier=frontier)
         base = replace(base, greatest=now.reach.at.get(one.of), at=now.reach.time)
+        base = replace(base, settings=now.reach.level)
         lanes = after.lanes
         if after.only_stables:
             base = replace(base, log=now.lane.steps - 1)

@@ -82,14 +82,17 @@ class Tally:
     def note_time(self, kinds: pa.ChunkedArray, words: pa.ChunkedArray) -> None:
         """The time of the trigger, which the words of all rows have that are of a kind."""
         row = 0 if not kinds.null_count else pc.index(pc.is_valid(kinds), True).as_py()
-        if self.beating and row in range(len(words)) and words[row].is_valid:
+        if row in range(len(words)) and words[row].is_valid:
             self.at = max(self.at, int(words[row].as_py(), 16))
 
-    def add(self, replica: str, batch: Batch, rows: pa.Table) -> None:
-        """Some elements of a replica, and the table with the other columns of their rows."""
+    def add(self, replica: str, batch: Batch, rows: pa.Table) -> int:
+        """Some elements of a replica, and the table with the other columns of their rows.
+
+        Returns their greatest start; rows that are ahead of the guard do not count.
+        """
         how = self.beating.get(replica, self.beating.get(None))
         if how is None or not len(batch):
-            return
+            return int(batch.start[batch.is_data].max(initial=NEVER_UNITS))
         sources = how.sources(replica, batch, rows)
         histogram = how.clock.needs_histogram
         if how.has_arrival:
@@ -112,6 +115,7 @@ class Tally:
         self.lines.setdefault(replica, []).append(found)
         if how.clock.rules.delay is not None:
             self._note_latest(replica, batch, how.guard)
+        return int(found.greatest[found.count > 0].max(initial=NEVER_UNITS))
 
     def _note_latest(self, replica: str, batch: Batch, guard: int | None) -> None:
         """Up to which time a delay has to pass for these rows; a null end needs none."""

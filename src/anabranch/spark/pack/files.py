@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from anabranch.batch.batch import NEVER_UNITS
 from anabranch.batch.buffers import take, to_arrow
 from anabranch.batch.codec import Decoded, decode, from_elements
 from anabranch.batch.schema import ElementSchema
@@ -150,7 +151,7 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
     assert base.file is not None, f"a data entry without a file: {base}"
     path = Path(inbox.root) / base.file
     only = FilePiece(*(entry[name] for name in ("begin", "stop", "row", "size")))
-    total, part = 0, 0
+    total, part, greatest = 0, 0, int(NEVER_UNITS)
     refused: list[Refused] = []
     beating = [] if inbox.beating is None else [(base.input, inbox.beating)]
     tally = Tally(dict(beating), at=entry["arrived"] or TIMELESS)
@@ -172,12 +173,14 @@ def pack_file(spec: FilesSpec, entry: Mapping[str, Any]) -> Iterator[list[Parcel
         marks = inbox.marks(chunk.table)
         if marks.num_columns and len(decoded.refused):
             marks = take(marks, decoded.rows)
-        if entry["arrived"] is not None:  # else it is a batch, and no clock runs
-            tally.add(base.input, decoded.batch, marks)
+        # In a batch no clock runs.
+        how = tally if entry["arrived"] is not None else Tally({})
+        greatest = max(greatest, how.add(base.input, decoded.batch, marks))
         here = replace(base, part=part)
         yield pieces(here, decoded.batch, places, spec.lanes, spec.routing)
         part += 1
-    yield announced(replace(base, part=part), spec.lanes, total, refused)
+    here = replace(base, part=part, greatest=greatest, at=entry["arrived"])
+    yield announced(here, spec.lanes, total, refused)
     beats = tally.parcels(Parcel(lane=0, input=base.input), spec.lanes)
     if beats:
         yield [replace(one, at=entry.get("at")) for one in beats]

@@ -59,6 +59,8 @@ BEAT: Final = "beat"
 """Lines of a clock, which no step of an operator takes."""
 UNROUTED: Final = "unrouted"
 """Elements that Spark changes before they are routed."""
+LEVEL: Final = "level"
+"""Another level of consistency, for all steps that wait or forget."""
 CLOCK: Final = "clock"
 """Clocks are to be read, also without rows; or a replica is paused or blocked."""
 

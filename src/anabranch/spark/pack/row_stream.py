@@ -33,7 +33,7 @@ class RowStream:
     describes when events end, as a run records it; `replaced_by` are the columns of which the
     next row ends an event, if a step of the query finds it.  `heartbeat` is how its stables
     arise if its rows have none; `beating` the same of all replicas, None: of those that a
-    column names.
+    column names.  `is_timed`: a step of the query goes by the time of the trigger.
     """
 
     df: "DataFrame"
@@ -52,11 +52,12 @@ class RowStream:
     heartbeat: Heartbeat | None = None
     beating: tuple[tuple[str | None, Beating], ...] = ()
     heartbeat_words: tuple[tuple[str, str], ...] = ()
+    is_timed: bool = False
 
     @property
     def needs_time(self) -> bool:
-        """Whether a clock needs the time of each trigger."""
-        return any(how.needs_time for _, how in self.beating)
+        """Whether a clock needs the time of each trigger, or a step that waits by it."""
+        return self.is_timed or any(how.needs_time for _, how in self.beating)
 
     def heartbeats(
         self,

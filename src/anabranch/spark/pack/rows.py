@@ -221,15 +221,14 @@ def pack_table(
     places = table.select([*spec.order, *arrival])
     if len(decoded.refused):
         places = take(places, decoded.rows)
-    parcels: list[Parcel] = []
-    counts: dict[str, int] = {}
+    parcels, counts, greatest = list[Parcel](), dict[str, int](), dict[str, int]()
     whose = table.column(REPLICA)
     if len(decoded.refused):
         whose = whose.take(pa.array(decoded.rows))
     for name, mine in _by_name(whose, spec.names):
         batch = decoded.batch if mine is None else decoded.batch.take(mine)
         where = places if mine is None else take(places, mine)
-        tally.add(name, batch, where)
+        greatest[name] = tally.add(name, batch, where)
         where = where.select(list(spec.order))
         base = _base(spec, name, partition, part)
         parcels += pieces(base, batch, where, spec.lanes, spec.routing)
@@ -238,7 +237,9 @@ def pack_table(
         counts[row.replica] = counts.get(row.replica, 0) + 1
     found = {name or _UNNAMED: some for name, some in spans.items()}
     counts = dict.fromkeys(found, 0) | counts
-    return parcels + _facts(spec, counts, refused, (partition, part, each), found)
+    facts = _facts(spec, counts, refused, (partition, part, each), found)
+    time = tally.at or None
+    return parcels + [replace(one, greatest=greatest.get(one.input), at=time) for one in facts]
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:

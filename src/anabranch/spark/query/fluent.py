@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import show_span, to_units
 from anabranch.errors import SchemaError, UsageError
-from anabranch.offered import Offered
 from anabranch.operators.abilities import KnowsEnds
 from anabranch.plan.node import Native, Node, Step, sources
+from anabranch.spark.query.levels import Waits
 from anabranch.spark.query.native import sample_of, select_of, shown, where_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ WINDOW = "window"
 """The column of grid windows."""
 
 
-class Fluent(Offered, ABC):
+class Fluent(Waits, ABC):
     """A stream of events that steps can be added to."""
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import pyarrow as pa
 
@@ -36,6 +36,7 @@ from anabranch.spark.query.asked import Asked
 from anabranch.spark.query.copies import MERGE, Copies
 from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
+from anabranch.spark.query.levels import aligned
 from anabranch.spark.run.prepare import Given, prepare
 from anabranch.spark.run.shares import WARN_SHARE
 from anabranch.spark.run.watch import InboxWatch
@@ -48,6 +49,7 @@ from anabranch.spark.write.views import Views
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.spark.query.query import Query
     from anabranch.spark.run.running import OnTrigger, RunningQuery
 
 
@@ -132,14 +134,31 @@ class Merged(Fluent):
         # The rows of a stream that no merge compares are in an order of Spark's.
         return unordered(known) if self.hosted else known
 
-    def align(self) -> "Merged":
+    @overload
+    def align(self) -> "Merged": ...
+
+    @overload
+    def align(
+        self,
+        *,
+        wait: str | int | None = None,
+        wait_wall: str | None = None,
+        release: str = "ordered",
+        id: str | None = None,
+    ) -> "Query": ...
+
+    def align(self, **waits: Any) -> "Merged | Query":
         """The same with its events in the order of their starts.
 
         An event is held back until the frontier has passed its start.  Inserts are in the order
         of starts within a trigger and over triggers: in `elements` and `changes` by `seq`, in
         files and DataFrames as the rows come.  If all events last equally long, `final` has the
         same order.  The events of all lanes pass one lane that sorts them.
+
+        With options it is a step, as `Query.align`: other steps may follow.
         """
+        if waits:
+            return aligned(self, **waits)
         return replace(self, is_aligned=True)
 
     def elements(self) -> "DataFrame":

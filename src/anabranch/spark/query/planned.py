@@ -20,6 +20,8 @@ from anabranch.operators.contract import Route
 from anabranch.operators.pipeline import with_final
 from anabranch.operators.route import Routing
 from anabranch.operators.union_of import UnionOfOperator
+from anabranch.operators.waiting.level import Level
+from anabranch.plan.consistency import in_words, level_of, paced, placed, without_levels
 from anabranch.plan.labels import Waiting, labels
 from anabranch.plan.node import (
     Native,
@@ -71,17 +73,39 @@ class Planned:
     quarantine: str | None = None
     is_aligned: bool = False
     key: tuple[str, ...] = ()
+    level: Level | None = None
+    """How long it waits and remembers, if that was asked for."""
 
     @classmethod
     def of(cls, node: Node) -> "Planned":
         """The query that ends with this node."""
-        last = with_names(_passed_on(node) if isinstance(node, Native) else node)
+        level, plan = level_of(node), without_levels(node)
+        plan = plan if level is None else placed(plan, level)
+        last = with_names(_passed_on(plan) if isinstance(plan, Native) else plan)
         assert not isinstance(last, Native), f"{last.id} is not in lanes"
         require_unique(last)
-        entries = tuple((one.id, one.entry) for one in sources(last))
+        is_timed = any(one.needs_time for one in paced(last))
+        entries = tuple((one.id, _timed(one.entry, is_timed)) for one in sources(last))
         _require_together(entries)
         main = entries[0][1]
-        return cls(settled(last, main.lanes), entries, main.lanes, main.id, main.quarantine)
+        last = settled(last, main.lanes)
+        made = cls(last, entries, main.lanes, main.id, main.quarantine, level=level)
+        made.require_stables()
+        return made
+
+    def require_stables(self) -> None:
+        """Reject a level that waits for stables where a stream has none."""
+        if self.level is None or not self.level.needs_stables or self.level.makes_final:
+            return
+        endless = self.endless if self.copies.is_streaming else ()
+        if endless:
+            shown = in_words(self.level, self.main.schema.time)
+            message = (
+                f"consistency: the level '{shown}' waits for stables, and the stream "
+                f"'{endless[0]}' has none; add heartbeats (ab.events(...).heartbeats), or give "
+                "remember=, or choose consistency('middle')"
+            )
+            raise UsageError(message)
 
     @property
     def main(self) -> Merged:
@@ -107,11 +131,15 @@ class Planned:
     @property
     def is_endless(self) -> bool:
         """Whether a stream has nothing that makes events final; merges warn of their own."""
-        return any(one.call == QUERY and one.copies.is_endless for _, one in self.entries)
+        return bool(self.endless) and any(
+            one.call == QUERY and one.copies.is_endless for _, one in self.entries
+        )
 
     @property
     def endless(self) -> tuple[str, ...]:
-        """The sources of plain rows in a stream that nothing makes final."""
+        """The sources of plain rows in a stream that nothing makes final, nor the level."""
+        if self.level is not None and self.level.makes_final:
+            return ()
         return tuple(name for name, entry in self.entries if entry.copies.is_endless)
 
     @cached_property
@@ -301,7 +329,7 @@ class Planned:
             pipeline=pipeline_of(stage),
             founders=specs[0].founders if alone else founders,
             entries=entries,
-            late=None if alone else self.apart_schema,
+            late=None if alone and not paced(self.last) else self.apart_schema,
             plain=self.copies.keep_duplicates,
             clocks=self.copies.clocks,
         )
@@ -384,6 +412,15 @@ def _passed_on(last: Native) -> Step:
     """A last step in lanes for a query that ends with a change of Spark's."""
     operator = UnionOfOperator(replace(last.schema, has_seq=False, has_replica=False))
     return Step("output", operator, (("input", last),), "output", last.final_at_start)
+
+
+def _timed(entry: Merged, is_timed: bool) -> Merged:  # noqa: FBT001
+    """The entry, whose rows come with the time of their trigger if a step waits by it."""
+    stream = entry.copies.stream
+    if stream is None or not is_timed:
+        return entry
+    copies = replace(entry.copies, stream=replace(stream, is_timed=True))
+    return replace(entry, copies=copies)
 
 
 def _entered(node: Node, entries: Mapping[str, Merged]) -> Node:

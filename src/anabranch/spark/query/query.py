@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from anabranch.batch.schema import ElementSchema
 from anabranch.batch.times import to_seconds
@@ -24,6 +24,7 @@ from anabranch.plan.node import Node, Source
 from anabranch.sources.channels import CHANGES, ELEMENTS, FINAL, LATE
 from anabranch.spark.query.endless import warn_endless
 from anabranch.spark.query.fluent import Fluent
+from anabranch.spark.query.levels import aligned
 from anabranch.spark.query.merged import QUERY
 from anabranch.spark.query.planned import Planned
 from anabranch.spark.run.prepare import Given, prepare
@@ -83,6 +84,28 @@ class Query(Fluent):
             )
             raise UsageError(message)
         return Query(replace(self.node, selectivity=float(rows)))
+
+    def align(
+        self,
+        *,
+        wait: str | int | None = None,
+        wait_wall: str | None = None,
+        release: "Literal['ordered', 'final']" = "ordered",
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Hold events back until a stable passes them; what changes them meanwhile is combined.
+
+        `consistency` does it for all inputs of a query.
+
+        Args:
+            wait: At the latest, an event is released when its start is this far behind the
+                greatest start of the whole query: application time.
+            wait_wall: At the latest, an event is released after this time by the wall clock.
+            release: "ordered": what a stable has passed, in order.  "final": events that are
+                final, by start, without corrections; one without end blocks all behind it.
+            id: The name of the step.
+        """
+        return aligned(self, wait=wait, wait_wall=wait_wall, release=release, id=id)
 
     def elements(self) -> "DataFrame":
         """The output in the element format; sort by `seq` to read it in order."""

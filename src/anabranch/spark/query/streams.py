@@ -36,11 +36,13 @@ from anabranch.spark.pack.event_key import event_key, key_columns, keyed
 from anabranch.spark.pack.ordering import COPY, copies_of, ordering_of, with_order
 from anabranch.spark.pack.row_stream import RowStream
 from anabranch.spark.query.fluent import Fluent
+from anabranch.spark.query.levels import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from anabranch.plan.node import Node
+    from anabranch.spark.query.query import Query
 
 FROM_START: Final = "from start"
 """How the words for the lifetime of events end that all last equally long."""
@@ -60,8 +62,19 @@ class Stream(RowStream, Fluent):
 
     _hidden = (
         "order ordering has_stables is_ntz copies key is_plain lifetime replaced_by heartbeat "
-        "beating heartbeat_words needs_time schema_in_lanes has_positions ordered_by"
+        "beating heartbeat_words is_timed needs_time schema_in_lanes has_positions ordered_by"
     )
+
+    def align(
+        self,
+        *,
+        wait: str | int | None = None,
+        wait_wall: str | None = None,
+        release: "Literal['ordered', 'final']" = "ordered",
+        id: str | None = None,  # noqa: A002
+    ) -> "Query":
+        """Hold events back until a stable passes them, as `Query.align`."""
+        return aligned(self, wait=wait, wait_wall=wait_wall, release=release, id=id)
 
     @cached_property
     def _node(self) -> "Node":

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.batch.times import instant_units, to_seconds
 from anabranch.errors import UsageError
-from anabranch.offered import Offered
 from anabranch.operators.merge.policy import Policy
 from anabranch.spark.checkpoint import remote
 from anabranch.spark.checkpoint.control_log import COMPACT_AT, FOLDER, ControlLog
@@ -37,6 +36,7 @@ from anabranch.spark.run.budget import BudgetWarner
 from anabranch.spark.run.follow import INTERVAL, Follower, require_shared_disk
 from anabranch.spark.run.patience import Patience
 from anabranch.spark.run.prepare import Prepared
+from anabranch.spark.run.set_level import SetsLevel
 from anabranch.spark.run.shares import ShareWarner
 from anabranch.spark.run.ticks import INTERVAL as TICK
 from anabranch.spark.run.ticks import Ticker, is_due, pause
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 OnTrigger = Callable[[Totals], None]
 
 
-class RunningQuery(Offered):
+class RunningQuery(SetsLevel):
     """A query that was started.
 
     `totals` counts every row that the run has committed, also in earlier starts; `late` is the
@@ -349,7 +349,9 @@ class RunningQuery(Offered):
     def _ticker(self) -> Ticker | None:
         """What reads the clocks of DataFrames without rows; nothing is known of these yet."""
         copies = self._prepared.merged.copies
-        if self._control is None or copies.stream is None or not copies.clocks:
+        if self._control is None or copies.stream is None:
+            return None
+        if not copies.clocks and not copies.stream.is_timed:
             return None
         ticks = copies.beat is None
         made = Ticker(self._control, copies.clocks, self._left_behind, ticks)

@@ -1,10 +1,10 @@
 """When clocks must be read although no row comes, and whose rows wait to be read.
 
 A trigger that nothing arrives for does not happen.  So the driver writes an entry into the
-control log when something is due: a promise that waited, a source that may be idle by now, or
-time that passes by itself (`delay`) while events wait for it.  The entry has no time: that of
-its trigger counts, which Spark records with its offsets.  A clock shows the time of the trigger
-before, so that what is due needs two such triggers.
+control log when something is due: a promise that waited, a source that may be idle by now,
+time that passes by itself (`delay`) while events wait for it, or a wait of an align by the wall
+clock.  The entry has no time: that of its trigger counts, which Spark records with its offsets.
+A clock shows the time of the trigger before, so that what is due needs two such triggers.
 
 When nothing is due, nothing is written: an idle query has no triggers.
 
@@ -90,9 +90,11 @@ class Ticker:
 
 
 def is_due(now: float, totals: Totals, log: ControlLog) -> bool:
-    """Whether an entry lets a clock show something new, and none waits for its trigger."""
-    clock = totals.clock
-    due = clock is not None and clock.is_due(now * _MICROSECONDS, totals.live)
+    """Whether an entry shows something new, by a clock or a wait, and none is on its way."""
+    clock, micros = totals.clock, now * _MICROSECONDS
+    due = clock is not None and clock.is_due(micros, totals.live)
+    held = None if totals.last is None else totals.last.due
+    due = due or (held is not None and held <= micros)
     return due and not log.waiting(totals.log)
 
 
