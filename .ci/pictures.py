@@ -89,6 +89,22 @@ def clocks() -> str:
     return draw_diagram(columns, arrows, title="From rows to heartbeats to one stable")
 
 
+def idle_source() -> str:
+    """The third step of the program of the page."""
+    columns = [
+        [Part("source a", ("row of time 160",)), Part("source b", ("nothing for 60",))],
+        [
+            Part("active", ("heartbeat 154",)),
+            Part("idle", ("heartbeat 94", "not waited for")),
+        ],
+        [Part("clock", ("the least that counts, plus 1",), main=True)],
+        [Part("stable 155")],
+    ]
+    arrows = {("source a", "active"): "", ("source b", "idle"): ""}
+    arrows |= {("active", "clock"): "", ("clock", "stable 155"): ""}
+    return draw_diagram(columns, arrows, title="The clock goes on without an idle source")
+
+
 def elements() -> str:
     """What stable 6 fixes of three events."""
     events = {
@@ -286,8 +302,8 @@ def windows_run() -> str:
 
 
 DRAWN: Final[tuple[Callable[[], str], ...]] = (
-    flow, check, cluster, coming_from, clocks, elements, files, generate, infer, install,
-    progress, python, running, sizing, tuning, versions, windows_run,
+    flow, check, cluster, coming_from, clocks, elements, files, generate, idle_source, infer,
+    install, progress, python, running, sizing, tuning, versions, windows_run,
 )  # fmt: skip
 PICTURES: Final = {f"docs/pictures/{draw.__name__}.svg": draw for draw in DRAWN}
 """By file, what draws it."""

@@ -4,14 +4,15 @@
     python benchmarks/heartbeats_spark.py --idle 30    the idle queries for 30 seconds each
 
 **A trigger.**  Two copies of one stream, ten sources in each, 100,000 rows in a trigger.  Two
-merges in one session read the same files and take turns, a trigger each:
+merges in one session get the same rows in the same order and take turns, a trigger each:
 
-    stables      `ab.elements`: the files have a stable as their last row
-    heartbeats   `ab.events(...).heartbeats(disorder=, idle_after=, source=)`: it skips that row
+    stables      `ab.elements`: files with a column `kind`, and a stable as their last row
+    heartbeats   `ab.events(...).heartbeats(disorder=, idle_after=, source=)`: without both
 
 Both come to the same frontier in each trigger, so both keep and free the same events.  The
 figure is the median of the ratios heartbeats / stables over all pairs, with quartiles; the
-times are those that Spark reports (`triggerExecution`).
+times are those that Spark reports (`triggerExecution`).  `phases` are the medians of its parts,
+to see where a difference lies.
 
 **An idle hour.**  After its rows a query gets nothing more: with heartbeats (`idle_after="10
 seconds"`; measured from when all sources are idle), by Spark's own writer (its source of ticks
@@ -24,6 +25,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,10 +51,11 @@ STEP = 1_000
 DISORDER = 100
 """The greatest distance of a row behind the greatest time before it, in rows."""
 PATIENCE = 300
+WHOLE = "triggerExecution"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def write_files(folder: Path, turns: int) -> None:
+def write_files(folder: Path, turns: int, *, plain: bool) -> None:
     """A file of each copy for each turn: the same rows, each copy in another order."""
     for number, name in enumerate(NAMES):
         (folder / name).mkdir(parents=True)
@@ -71,11 +74,13 @@ def write_files(folder: Path, turns: int) -> None:
                     "sensor": [f"sensor {n % SOURCES}" for n in row] + [None],
                 }
             )
+            table = table.slice(0, ROWS).drop_columns(["kind"]) if plain else table
             pq.write_table(table, folder / name / f"{turn:05d}.parquet")
 
 
-def frames(spark: Any, inbox: Path) -> Iterator[tuple[str, Any]]:
-    columns = "kind string, start timestamp, id string, sensor string"
+def frames(spark: Any, inbox: Path, *, plain: bool) -> Iterator[tuple[str, Any]]:
+    columns = "start timestamp, id string, sensor string"
+    columns = columns if plain else f"kind string, {columns}"
     for name in NAMES:
         (inbox / name).mkdir(parents=True)
         yield name, spark.readStream.schema(columns).parquet(str(inbox / name))
@@ -88,24 +93,19 @@ def by_stables(spark: Any, inbox: Path) -> Any:
     nothing = f.lit(None).cast("timestamp").alias("old_end")
     streams = [
         ab.elements(df.select("kind", "start", end, nothing, "id", "sensor"), name=name)
-        for name, df in frames(spark, inbox)
+        for name, df in frames(spark, inbox, plain=False)
     ]
     return ab.merge(*streams, gaps=True, case="r4")
 
 
 def by_heartbeats(spark: Any, inbox: Path, idle_after: str = "1 hour") -> Any:
     streams = [
-        ab.events(
-            df.where("kind = 'insert'").drop("kind"),
-            start="start",
-            lifetime="1 second",
-            name=name,
-        ).heartbeats(
+        ab.events(df, start="start", lifetime="1 second", name=name).heartbeats(
             disorder=f"{DISORDER * STEP // 1000} milliseconds",
             idle_after=idle_after,
             source="sensor",
         )
-        for name, df in frames(spark, inbox)
+        for name, df in frames(spark, inbox, plain=True)
     ]
     kept = inbox.parent / "not-merged"
     return ab.merge(*streams, gaps=True, case="r4", quarantine=kept)
@@ -119,8 +119,8 @@ class Side:
         self.query = merged.start(root / "ck", final=root / "final", interval="1 second")
         self.last = -1
 
-    def turn(self, number: int) -> float:
-        """Milliseconds of the triggers that took the files of this turn."""
+    def turn(self, number: int) -> dict[str, float]:
+        """Milliseconds of the triggers that took the files of this turn, by phase."""
         time.sleep((1.5 - time.time() % 1) % 1)  # Spark looks for files at each full second
         deliver(self.made, self.inbox, number)
         query, until = self.query, time.monotonic() + PATIENCE
@@ -129,11 +129,11 @@ class Side:
             assert time.monotonic() < until, query.totals.to_dict()
             time.sleep(0.02)
         since, self.last = self.last, query.totals.next_trigger - 1
-        return sum(
-            one.durationMs["triggerExecution"]
-            for one in query.recentProgress
-            if one.batchId > since and "addBatch" in one.durationMs
-        )
+        taken: Counter[str] = Counter()
+        for one in query.recentProgress:
+            if one.batchId > since and "addBatch" in one.durationMs:
+                taken.update(one.durationMs)
+        return dict(taken)
 
     def _reported(self, trigger: int) -> bool:
         done = [one for one in self.query.recentProgress if "addBatch" in one.durationMs]
@@ -155,13 +155,13 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 def share_of_a_trigger(spark: Any, root: Path, warm: int, measured: int) -> dict[str, Any]:
-    made = root / "made"
-    write_files(made, warm + measured)
-    sides = {
-        "stables": Side(root / "a", made, by_stables(spark, root / "a" / "in"), 1),
-        "heartbeats": Side(root / "b", made, by_heartbeats(spark, root / "b" / "in"), 0),
-    }
-    taken: dict[str, list[float]] = {name: [] for name in sides}
+    ways = {"stables": by_stables, "heartbeats": by_heartbeats}
+    sides = {}
+    for name, way in ways.items():
+        made, place, plain = root / f"made-{name}", root / name, name == "heartbeats"
+        write_files(made, warm + measured, plain=plain)
+        sides[name] = Side(place, made, way(spark, place / "in"), 0 if plain else 1)
+    taken: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     for turn in range(warm + measured):
         for name in list(sides) if turn % 2 else reversed(sides):
             taken[name].append(sides[name].turn(turn))
@@ -170,14 +170,21 @@ def share_of_a_trigger(spark: Any, root: Path, warm: int, measured: int) -> dict
     for side in sides.values():
         side.query.stop()
         assert side.query.totals.bucket("late") == 0, side.query.totals.to_dict()
-    pairs = zip(taken["heartbeats"][warm:], taken["stables"][warm:], strict=True)
+    whole = {name: [one[WHOLE] for one in some[warm:]] for name, some in taken.items()}
+    pairs = zip(whole["heartbeats"], whole["stables"], strict=True)
     return {
         "rows_per_trigger": ROWS * len(NAMES),
         "sources": SOURCES * len(NAMES),
         "pairs": measured,
         "ratio": spread([one / other for one, other in pairs]),
-        "ms": {name: spread(some[warm:]) for name, some in taken.items()},
+        "ms": {name: spread(some) for name, some in whole.items()},
+        "phases": {name: phases(some[warm:]) for name, some in taken.items()},
     }
+
+
+def phases(turns: list[dict[str, float]]) -> dict[str, float]:
+    """The median of each phase of Spark's triggers."""
+    return {name: median([one.get(name, 0) for one in turns]) for name in sorted(turns[0])}
 
 
 def cpu_times() -> dict[int, float]:
@@ -227,10 +234,10 @@ def _triggers(query: Any) -> int:
 
 
 def idle_queries(spark: Any, root: Path, seconds: int) -> dict[str, Any]:
-    made, found = root / "made", {}
-    write_files(made, 1)
+    found = {}
     for kind in ("stables", "heartbeats", "heartbeats_by_spark_writer"):
-        place = root / kind
+        place, made = root / kind, root / f"made-{kind}"
+        write_files(made, 1, plain=kind != "stables")
         inbox = place / "in"
         merged = (
             by_stables(spark, inbox)

@@ -1,4 +1,4 @@
-"""The smallest example of each erratum of the heartbeats paper, H1 to H11, H18, H21, H26."""
+"""The smallest example of each erratum of the heartbeats paper that concerns a fixed bound."""
 
 import math
 
@@ -22,6 +22,7 @@ from anabranch.clocks import (
     sensors,
     summarise,
 )
+from anabranch.clocks.pairs import expanded, weakest
 from anabranch.errors import UsageError
 from anabranch.model.time import NEVER
 from anabranch.testing.clocks import SentRow, breaches
@@ -223,8 +224,33 @@ def test_d8_a_late_row_shows_that_the_stream_is_alive():
     assert [clock.advance(10), clock.advance(19)] == [69, 70]
 
 
+def test_erratum_h19_an_arrival_is_rounded_once_and_up():
+    """Exactly it is due at 1 + 1 + 1; waits that are rounded too would make it due at 30."""
+    bounds = Bounds.of({("1", "1"): [Pair(1, 0)]}, latency=1)
+    state = Clock(bounds, resolution=10).empty()
+    lines = summarise(["1"], [70], [1], resolution=10)
+    assert state.step(lines, 11).stable is None, "rounded down it would be due at 2, too early"
+    assert state.step(Summaries.none(), 12).stable == 71
+
+
 def test_erratum_h21_idempotence_is_tested_on_reduced_sets():
     assert is_idempotent((((Pair(0, 0), Pair(1, 0)),),))
+
+
+def test_erratum_h22_the_last_step_of_a_group_counts():
+    """Times 0 to t_max are t_max + 1 steps: with t_max of them the group has (0, 5) alone."""
+    one, other = [Pair(0, 5), Pair(4, 0)], [Pair(0, 3), Pair(4, 1)]
+    assert weakest([one, other]) == (Pair(0, 5), Pair(4, 1))
+    assert len(expanded(weakest([one, other]), range(4 + 1))) == 5
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_erratum_h23_k_ordered_rows_may_have_the_same_time(strict):
+    """Not smaller is (k, 1); (k, 0) is greater, which two rows of one time break."""
+    rows = [row("s", 5, at, number=at) for at in range(2)]
+    bounds = k_ordered(0, strict=strict).named(["s"])
+    assert bool(breaches(rows, bounds)) == strict
+    assert next(by_reference(bounds, rows))[1] == {"s": 5 if strict else 4}
 
 
 def test_erratum_h26_the_time_of_a_token_starts_with_its_issue():

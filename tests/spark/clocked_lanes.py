@@ -19,7 +19,7 @@ from anabranch.operators.pipeline import PipelineStep, with_final
 from anabranch.spark.lane.heartbeats import LaneClock
 from anabranch.spark.lane.receive import Order
 from anabranch.spark.lane.spec import Founder, LaneSpec
-from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally
+from anabranch.spark.pack.beats import ARRIVAL, Beating, Tally
 from anabranch.spark.pack.parcels import BEAT, CLOCK, Parcel, from_row, in_every_lane
 from anabranch.spark.pack.rows import RowsSpec, pack_table
 from anabranch.spark.pack.sources import Groups
@@ -56,7 +56,7 @@ class ClockedLanes:
     has_arrival: bool = False
     guard: int | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
-    lifetime: int = 5
+    lifetime: int | None = 5
     operator: Operator = field(
         default_factory=lambda: MergeOperator(SCHEMA, MergeCase.R4, GAPS)
     )
@@ -115,11 +115,10 @@ class ClockedLanes:
         columns: dict[str, Any] = {
             "kind": pa.array([number << 2 for number, _ in pairs], pa.int32()),
             "start": pa.array([one.time for _, one in pairs], pa.int64()),
-            "end": pa.array([one.time + self.lifetime for _, one in pairs], pa.int64()),
+            "end": self._ends([one.time for _, one in pairs]),
             "old_end": pa.nulls(count, pa.int64()),
             "name": pa.array([one.name for _, one in pairs], pa.string()),
-            "__kind_0": pa.nulls(count, pa.string()),
-            TIME: pa.array([at] * count, pa.int64()),
+            "__kind_0": pa.array([f"{at:X}"] * count, pa.string()),
         }
         if SOURCE in self.by:
             columns[SOURCE] = pa.array([one.source for _, one in pairs], pa.string())
@@ -127,6 +126,12 @@ class ClockedLanes:
             columns[ARRIVAL] = pa.array([one.arrival for _, one in pairs], pa.timestamp("us"))
         assert KINDS[0] == "insert"
         return pa.table(columns)
+
+    def _ends(self, starts: Sequence[int]) -> pa.Array:
+        """The ends of rows; null where they have none."""
+        if self.lifetime is None:
+            return pa.nulls(len(starts), pa.int64())
+        return pa.array([start + self.lifetime for start in starts], pa.int64())
 
     def trigger(self, rows: Mapping[str, Sequence[Row]], at: int, tasks: int = 1) -> None:
         """One trigger of all lanes."""

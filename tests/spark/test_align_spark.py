@@ -120,15 +120,19 @@ def test_a_stream_out_of_order_is_released_in_order_over_restarts(
     assert spark.read.parquet(str(final)).count() == 90
 
 
-def test_sparks_own_writer_gets_the_rows_in_order(spark: Any, tmp_path: Path) -> None:
-    """One trigger for each file; the last rows wait for a stable."""
+@pytest.mark.parametrize(("call", "times"), [("merge", 1), ("union", 2)])
+def test_sparks_own_writer_gets_the_rows_in_order(
+    spark: Any, tmp_path: Path, call: str, times: int
+) -> None:
+    """One trigger for each file; the last rows wait for a stable; a union has both copies."""
     for seed, name in enumerate(("east", "west")):
         seconds = shuffled(60, seed)
         for number in range(2):
             some = seconds[30 * number : 30 * (number + 1)]
             put(tmp_path / name, number, [(second, f"r{second:03d}") for second in some])
     place = str(tmp_path / "kept")
-    merged = ab.merge(*copies(spark, tmp_path, **HEARTBEATS), lanes=2, quarantine=place)
+    streams = copies(spark, tmp_path, **HEARTBEATS)
+    merged = getattr(ab, call)(*streams, lanes=2, quarantine=place)
     found = tmp_path / "found"  # on Connect the function runs in a process of the server
 
     def keep(df: Any, _: int) -> None:
@@ -138,7 +142,8 @@ def test_sparks_own_writer_gets_the_rows_in_order(spark: Any, tmp_path: Path) ->
     stream = merged.align().final().writeStream.foreachBatch(keep).trigger(availableNow=True)
     query = stream.option("checkpointLocation", str(tmp_path / "ck")).start()
     query.awaitTermination()
-    assert found.read_text().split() == [f"r{second:03d}" for second in range(39)]
+    expected = [f"r{second:03d}" for second in range(39) for _ in range(times)]
+    assert found.read_text().split() == expected
 
 
 def test_a_run_keeps_its_order_and_its_lanes(spark: Any, tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ import pytest
 from lanes_driver import SCHEMA
 
 from anabranch.batch.codec import to_elements
+from anabranch.clocks import Clock, disorder
 from anabranch.model.element import Insert
 from anabranch.spark.pack import rows
-from anabranch.spark.pack.parcels import DATA, from_row
+from anabranch.spark.pack.beats import Beating
+from anabranch.spark.pack.parcels import BEAT, DATA, from_row
 from anabranch.spark.pack.rows import RowsSpec, pack_rows
 
 SPEC = RowsSpec(SCHEMA, order=(), lanes=1, names=("west",))
@@ -87,3 +89,23 @@ def test_a_task_that_stops_early_reads_no_further() -> None:
     next(packed)
     packed.close()  # type: ignore[attr-defined]
     assert taken == [0, 10]
+
+
+def test_the_time_of_a_trigger_is_in_the_words_of_rows_that_are_of_a_kind() -> None:
+    """A row of no kind has a word of its own there, which is its reason."""
+    beating = (("west", Beating(Clock(disorder(2)))),)
+    spec = replace(SPEC, names=("west",), beating=beating)
+    marked = [
+        {"kind": 3, "start": 1, "end": 9, "name": "a", SPEC.word: "upsert"},
+        {"kind": 0, "start": 2, "end": 9, "name": "b", SPEC.word: f"{1000:X}"},
+    ]
+    for number, at in ((2, 1000), (1, 0)):
+        given = pa.RecordBatch.from_pylist(marked[:number], schema=pa.schema(FIELDS))
+        found = [
+            from_row(row, lambda _: SCHEMA, None)
+            for some in pack_rows(spec, iter([given]))
+            for row in some.to_pylist()
+        ]
+        (refused,) = (one for parcel in found if parcel.facts for one in parcel.facts.refused)
+        assert "upsert" in refused.reason
+        assert {one.at for one in found if one.entry == BEAT} == ({at} if at else set())

@@ -68,6 +68,23 @@ def test_a_delay_passes_while_events_wait() -> None:
     assert not is_due(2000, Totals(), NOTHING)
 
 
+@pytest.mark.parametrize("end", [None, 3])
+def test_events_without_an_end_need_no_ticks_for_ever(end: int | None) -> None:
+    """They stay open; time passes until all others have ended, and not after that."""
+    lanes = ClockedLanes(Clock(delay(10 * SECOND), resolution=SECOND), replicas=("east",))
+    lanes.lifetime = None if end is None else end * SECOND
+    lanes.trigger({"east": [Row(1000 * SECOND)]}, 1001 * SECOND)
+    totals, seconds = lanes.runtime.totals, 1001
+    while is_due(seconds := seconds + 1, totals, NOTHING):
+        lanes.tick(seconds * SECOND)
+        assert seconds < 1100
+    assert seconds in range(1010 + (end or 0), 1016 + (end or 0))
+    assert totals.live == (end is None)
+    lanes.restart()
+    lanes.trigger({"east": [Row(2000 * SECOND, "b")]}, 2001 * SECOND)
+    assert is_due(2003, totals, NOTHING)
+
+
 def test_rows_that_wait_block_a_replica(tmp_path: Path) -> None:
     log, lanes = (
         ControlLog(tmp_path / "control", implied=True),
@@ -82,6 +99,19 @@ def test_rows_that_wait_block_a_replica(tmp_path: Path) -> None:
     unread.clear()
     ticks.look(2, totals)
     assert entries(tmp_path / "control")[1:] == [("east", "{}")]
+
+
+def test_an_idle_query_seldom_asks_spark_what_waits(tmp_path: Path) -> None:
+    """After each trigger it asks at every look, for as long as a report may take."""
+    log, asked = ControlLog(tmp_path / "control", implied=True), []
+    clock = LaneClock(Clock(disorder(1), idle_after=60 * SECOND), ("east", "west"))
+    ticks = Ticker(log, (clock,), lambda: asked.append(1) or {})
+    for trigger in range(2):
+        totals = Totals(next_trigger=trigger)
+        for second in range(100):
+            ticks.look(1000 * trigger + second, totals)
+        assert len(asked) in range(18, 21)
+        asked.clear()
 
 
 def test_at_a_start_nobody_knows_what_waits(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Latency is added to the waits here, once, for the unit that is promised about (L
 Papers: Heartbeats 3 (line 4 of Figure 2), 5.2, with errata H5, H6, H10; D11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
@@ -201,8 +201,8 @@ class MatrixRules:
     def promises(self, key: Ints, upto: Ints, greatest: Ints, names: Sequence[str]) -> Made:
         """What each line promises all sources."""
         made = [_no_promises()]
-        for at in np.unique(key).tolist():
-            mine, i = key == at, self.bounds.index(names[at])
+        for at, mine in _by_key(key):
+            i = self.bounds.index(names[at])
             in_order = [i == j and fifo for j, fifo in enumerate(self.bounds.fifo)]
             rules = [
                 (j, _wait(pair, self.bounds.latency[j], in_order=in_order[j]), pair.distance)
@@ -261,8 +261,7 @@ class GroupRules:
     def promises(self, key: Ints, upto: Ints, greatest: Ints, names: Sequence[str]) -> Made:
         """What each line promises all groups."""
         made = [_no_promises()]
-        for at in np.unique(key).tolist():
-            mine = key == at
+        for at, mine in _by_key(key):
             rules = [
                 (unit, pair.wait, pair.distance)
                 for unit, pairs in enumerate(self.rows[names[at]])
@@ -295,6 +294,15 @@ def _row_rules(unit: int, pairs: Pairs, latency: int, *, in_order: bool) -> list
         for pair in counted(pairs)
         if pair.wait
     ]
+
+
+def _by_key(key: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each key, and its lines in their order; sorted once, however many keys there are."""
+    if not len(key):
+        return iter(())
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    return zip(keys.tolist(), np.split(order, first[1:]), strict=True)
 
 
 def _outer(rules: Ints, upto: Ints, greatest: Ints) -> Made:

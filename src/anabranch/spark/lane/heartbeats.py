@@ -107,7 +107,8 @@ class Clocks:
 
     `times` are those of the last triggers, the latest first, and `looks` those of looks into
     inboxes; `idle` are the replicas that the output goes on without since all their sources are
-    silent.  `silenced` is what was declared of replicas, as `Silence` writes it.
+    silent.  `silenced` is what was declared of replicas, as `Silence` writes it; `latest` is by
+    clock the greatest time at which one of its rows starts or ends.
     """
 
     states: dict[str, ClockState] = field(default_factory=dict)
@@ -116,6 +117,7 @@ class Clocks:
     looks: tuple[int, ...] = ()
     idle: tuple[str, ...] = ()
     silenced: dict[str, str] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
 
     def open(self, name: str, clock: Clock) -> ClockState:
         """The state of a clock; one with other bounds goes on with the heartbeats it had."""
@@ -136,7 +138,8 @@ class Clocks:
     def copy(self) -> "Clocks":
         """The same for another lane, from what would be saved."""
         silenced = dict(self.silenced)
-        return Clocks({}, self.parts(), self.times, self.looks, self.idle, silenced)
+        latest = dict(self.latest)
+        return Clocks({}, self.parts(), self.times, self.looks, self.idle, silenced, latest)
 
     @property
     def agreed(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[str, ...]]:
@@ -230,6 +233,9 @@ def _step(
 ) -> Beat:
     """One clock: the rows of this trigger, at the time of the one before."""
     state = clocks.open(name, spec.clock)
+    latest = [one.latest for one in parcels if one.latest is not None]
+    if latest:
+        clocks.latest[name] = max([*latest, clocks.latest.get(name, NEVER_UNITS)])
     lines = fold([from_table(one.lines) for one in parcels if one.lines is not None])
     before = clocks.times_of(spec)
     paused, blocked = (_declared(clocks, spec, name, what) for what in ("paused", "blocked"))
@@ -341,8 +347,12 @@ def _places(beat: Beat, replica: str, spec: LaneClock) -> Ints:
     return np.array([beat.names.index(unit)] if unit in beat.names else [], np.int64)
 
 
-def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
-    """What the progress shows of the clocks after a step."""
+def record_of(clocks: Clocks, pace: Pace, *, keeps_ends: bool = False) -> ClockRecord:
+    """What the progress shows of the clocks after a step.
+
+    `keeps_ends`: no event of the output ends after the row from which it comes, so that time
+    passes in vain when all rows have ended.
+    """
     counts = dict.fromkeys((state.word for state in State), 0)
     held, found, dues, every = {}, [], [], []
     unknown: Counter[str] = Counter()
@@ -360,7 +370,9 @@ def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
         found += [{"clock": name, **_shown(one, state)} for one in beat.worst(_WORST)]
     for name, spec in pace.used.items():
         dues += _dues(clocks.states[name], pace.beats[name], clocks.times_of(spec)[0])
-        every += [] if spec.clock.rules.delay is None else [spec.clock.resolution]
+        passes = spec.clock.rules.delay is not None
+        if passes and not (keeps_ends and _is_over(clocks, pace.beats[name], name)):
+            every.append(spec.clock.resolution)
     found.sort(key=lambda one: (one["heartbeat"] is not None, one["heartbeat"] or 0))
     return ClockRecord(
         time=max(clocks.times[0], clocks.looks[0]),
@@ -375,6 +387,13 @@ def record_of(clocks: Clocks, pace: Pace) -> ClockRecord:
         changed=len(changes),
         changes=changes,
     )
+
+
+def _is_over(clocks: Clocks, beat: Beat, name: str) -> bool:
+    """Whether all rows of a clock have ended, or will never, for all sources that count."""
+    latest = clocks.latest.get(name)
+    counting = ~np.isin(beat.states, _SILENT)
+    return latest is not None and bool((beat.heartbeat[counting] >= latest).all())
 
 
 def _shown(one: Report, state: ClockState) -> dict[str, Any]:

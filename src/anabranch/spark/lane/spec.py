@@ -152,6 +152,12 @@ class LaneSpec:
         """Whether a clock infers the stables of this input."""
         return any(clock.serves(name) for clock in self.clocks)
 
+    @property
+    def keeps_ends(self) -> bool:
+        """Whether no event of the output ends after the row from which it comes."""
+        names = {one.operator.name for one in self.pipeline}
+        return self.after is None and names <= {"merge", "union", "align", "final"}
+
     def lane_id(self, number: int) -> LaneId:
         """What the stored state of a lane must agree with."""
         return LaneId(self.run, self.stage, number, self.lanes, self.pipeline)

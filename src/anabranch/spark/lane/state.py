@@ -108,6 +108,7 @@ def load(parts: Parts, which: LaneId, warm: WarmCopies = WARM) -> Lane | None:
         looks=tuple(header["looks"]),
         idle=tuple(header["idle"]),
         silenced=header["silenced"],
+        latest=header["latest"],
     )
     positions = Positions.from_list(header["positions"])
     return Lane(states, **fields, kept=kept, positions=positions, clocks=clocks)
@@ -176,6 +177,7 @@ def _header(which: LaneId, lane: Lane, nonce: str) -> bytes:
         "looks": lane.clocks.looks,
         "idle": lane.clocks.idle,
         "silenced": lane.clocks.silenced,
+        "latest": lane.clocks.latest,
         "marks": lane.marks,
         "nonce": nonce,
     }

@@ -158,7 +158,7 @@ def _beat(now: Trigger, parcels: Sequence[Parcel]) -> None:
     lane, spec = now.lane, now.spec
     pace = advance(lane.clocks, spec.clocks, parcels, now.attached)
     if pace.beats and now.number == COUNTING_LANE:
-        now.clock = record_of(lane.clocks, pace)
+        now.clock = record_of(lane.clocks, pace, keeps_ends=spec.keeps_ends)
     for name in pace.awaited:
         _control(now, Await(name))
         lane.steps += 1

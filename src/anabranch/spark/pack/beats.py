@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.batch.batch import NEVER_UNITS, Batch
+from anabranch.batch.batch import FOREVER_UNITS, NEVER_UNITS, Batch
 from anabranch.batch.buffers import numbers, to_arrow
 from anabranch.clocks.clock import Clock
 from anabranch.clocks.summary import (
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 ARRIVAL: Final = "__arrival"
 """The column with the time at which a row arrived."""
-TIME: Final = "__trigger_time"
-"""The column with the time of the trigger."""
 TIMELESS: Final = 0
 """The time of every trigger, for clocks to which no time matters."""
 
@@ -78,7 +76,14 @@ class Tally:
 
     beating: dict[str | None, Beating]
     lines: dict[str, list[Summaries]] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
     at: int = TIMELESS
+
+    def note_time(self, kinds: pa.ChunkedArray, words: pa.ChunkedArray) -> None:
+        """The time of the trigger, which the words of all rows have that are of a kind."""
+        row = 0 if not kinds.null_count else pc.index(pc.is_valid(kinds), True).as_py()
+        if row in range(len(words)) and words[row].is_valid:
+            self.at = max(self.at, int(words[row].as_py(), 16))
 
     def add(self, replica: str, batch: Batch, rows: pa.Table) -> int:
         """Some elements of a replica, and the table with the other columns of their rows.
@@ -86,8 +91,6 @@ class Tally:
         Returns their greatest start; rows that are ahead of the guard do not count.
         """
         how = self.beating.get(replica, self.beating.get(None))
-        if TIME in rows.column_names and len(batch):
-            self.at = max(self.at, int(rows.column(TIME)[0].as_py()))
         if how is None or not len(batch):
             return int(batch.start[batch.is_data].max(initial=NEVER_UNITS))
         sources = how.sources(replica, batch, rows)
@@ -110,14 +113,27 @@ class Tally:
                 sources, batch.start, **span, guard=how.guard, histogram=histogram
             )
         self.lines.setdefault(replica, []).append(found)
+        if how.clock.rules.delay is not None:
+            self._note_latest(replica, batch, how.guard)
         return int(found.greatest[found.count > 0].max(initial=NEVER_UNITS))
+
+    def _note_latest(self, replica: str, batch: Batch, guard: int | None) -> None:
+        """Up to which time a delay has to pass for these rows; a null end needs none."""
+        times = np.where(batch.end == FOREVER_UNITS, batch.start, batch.end)
+        if guard is not None:
+            times = times[batch.start <= self.at + guard]
+        latest = int(times.max(initial=NEVER_UNITS))
+        self.latest[replica] = max(self.latest.get(replica, latest), latest)
 
     def parcels(self, base: Parcel, lanes: int) -> list[Parcel]:
         """What every lane gets of this partition."""
         made: list[Parcel] = []
         for replica, some in self.lines.items():
             lines = to_table(fold(some))
-            beat = replace(base, input=replica, entry=BEAT, at=self.at, lines=lines)
+            latest = self.latest.get(replica)
+            beat = replace(
+                base, input=replica, entry=BEAT, at=self.at, lines=lines, latest=latest
+            )
             made += in_every_lane(beat, lanes)
         return made
 
@@ -125,15 +141,26 @@ class Tally:
 def trigger_time() -> "Column":
     """The time of the trigger in microseconds, which Spark records with its offsets.
 
-    A number of its own would be a part of the code that Spark compiles: each trigger would
-    compile the scan of its rows again, and run it cold.  Spark calls `array_sort` with a
-    comparison as it is, so that the code stays the same (counted with Spark 4.3: none instead
-    of two compilations for each DataFrame and trigger).
+    For few rows: Spark sorts an array of one in each (see `trigger_mark`).
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     now = F.array(F.unix_micros(F.current_timestamp()))
     return F.array_sort(now, lambda _one, _other: F.lit(0))[0]
+
+
+def trigger_mark() -> "Column":
+    """The same as a text in base 16, for every row of a DataFrame.
+
+    A number of its own would be a part of the code that Spark compiles: each trigger would
+    compile the scan of its rows again, and run it cold.  A text is a value beside the code, so
+    that the code stays the same (counted with Spark 4.3: none instead of two compilations for
+    each DataFrame and trigger).  Calls that Spark does not compile keep the code the same as
+    well, but then it compiles nothing of that step, and makes each row twice.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.hex(F.unix_micros(F.current_timestamp()))
 
 
 def _filled(column: pa.ChunkedArray, at: int) -> pa.ChunkedArray:

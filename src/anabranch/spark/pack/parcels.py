@@ -100,8 +100,9 @@ class Parcel:
     the parcel, where a stage before this one did.  `least`: elements of the latest attachment
     come under this number, if not under a greater one.  `at` is the time of the trigger,
     `look` that up to which all files of inboxes were found, and `lines` are what clocks need of
-    the rows of a partition.  `greatest` is the greatest start of the rows of a partition, or of
-    a trigger where a stage sent the parcel.
+    the rows of a partition; `latest` is the greatest time at which one of these starts or ends.
+    `greatest` is the greatest start of the rows of a partition, or of a trigger where a stage
+    sent the parcel.
     """
 
     lane: int
@@ -122,11 +123,12 @@ class Parcel:
     look: int | None = None
     lines: pa.Table | None = None
     greatest: int | None = None
+    latest: int | None = None
 
 
 _HEAD: Final = (
     "lane", "input", "attachment", "log", "file", "part", "entry", "guarantee", "settings",
-    "frontier", "least", "at", "look", "greatest",
+    "frontier", "least", "at", "look", "greatest", "latest",
 )  # fmt: skip
 ADDRESS: Final = "address"
 _FACTS: Final = "facts"

@@ -7,7 +7,8 @@ are packed, replica by replica.
 
 Spark writes each value that goes to Python one by one, and texts cost most.  So the kind and
 the replica, where it has a DataFrame of its own, cross as one number; a word only if it is no
-kind.
+kind.  Where a clock needs the time of the trigger, all other rows have it in place of the word:
+a column of its own would cost each row more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from anabranch.batch.schema import KIND, REPLICA, ElementSchema
 from anabranch.operators.route import BY_IDENTITY, Routing
 from anabranch.spark.columns import spark_schema
 from anabranch.spark.frames import plainly_named, with_columns
-from anabranch.spark.pack.beats import ARRIVAL, TIME, Beating, Tally, trigger_time
+from anabranch.spark.pack.beats import ARRIVAL, Beating, Tally, trigger_mark
 from anabranch.spark.pack.facts import announced, refuse, require_none
 from anabranch.spark.pack.parcels import (
     NOTE,
@@ -45,7 +46,7 @@ from anabranch.spark.session.host import slots
 from anabranch.spark.worker_gc import settle
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 ROW_BYTES = 100
 """A row counts for at least this number of bytes: a narrow one needs more than its values."""
@@ -107,8 +108,10 @@ def packed(
     df, schema = stream.df, stream.schema_in_lanes
     spec = RowsSpec(schema, stream.order, lanes, routing, names, _unused(df), strict, depot)
     copies = [one for _, one in stream.copies] or [df]
-    coded = [_coded(one, number, spec.word) for number, one in enumerate(copies)]
-    df = _timed(reduce(_union, coded), stream)
+    # Spark takes the time once for a trigger, after all sources were polled, and records it.
+    mark = trigger_mark() if stream.needs_time else None
+    coded = [_coded(one, number, spec.word, mark) for number, one in enumerate(copies)]
+    df = reduce(_union, coded)
     spec = replace(spec, beating=stream.beating)
     # Each task has a price.  On a cluster Spark decides: what comes before would be bound too.
     tasks = slots(df.sparkSession) if stream.is_streaming else None
@@ -125,33 +128,26 @@ def _union(df: "DataFrame", other: "DataFrame") -> "DataFrame":
     return df.union(other) if df.columns == other.columns else df.unionByName(other)
 
 
-def _timed(df: "DataFrame", stream: RowStream) -> "DataFrame":
-    """The rows with the time of their trigger, if a clock needs it.
-
-    Spark takes it once for a trigger, after all sources were polled, and records it.
-    """
-    return with_columns(df, {TIME: trigger_time()}) if stream.needs_time else df
-
-
 def _unused(df: "DataFrame") -> str:
     """The name of a column that no payload has."""
     taken = {name.lower() for name in df.columns}  # Spark ignores letter case
     return next(name for n in range(len(taken) + 1) if (name := f"__kind_{n}") not in taken)
 
 
-def _coded(df: "DataFrame", replica: int, word: str) -> "DataFrame":
-    """Kind and replica as one code, and beside it the words that are no kind."""
+def _coded(df: "DataFrame", replica: int, word: str, mark: "Column | None") -> "DataFrame":
+    """Kind and replica as one code, and beside it the words that are no kind, or the mark."""
     from pyspark.sql import functions as F  # noqa: N812
 
     kind, first = F.col(KIND), replica << _KIND_BITS
+    known = F.lit(None) if mark is None else mark
     # One case for each, the usual kind first: they are looked at in turn, for every row.
     code = F.when(kind == KINDS[0], F.lit(first))
-    unknown = F.when(kind == KINDS[0], F.lit(None))
+    words = F.when(kind == KINDS[0], known)
     for number, name in enumerate(KINDS[1:], 1):
         code = code.when(kind == name, F.lit(first + number))
-        unknown = unknown.when(kind == name, F.lit(None))
+        words = words.when(kind == name, known)
     code = code.otherwise(F.lit(first + len(KINDS)))
-    return with_columns(df, {KIND: code, word: unknown.otherwise(kind)})
+    return with_columns(df, {KIND: code, word: words.otherwise(kind)})
 
 
 def _decoded_codes(table: pa.Table, spec: RowsSpec) -> pa.Table:
@@ -205,8 +201,10 @@ def pack_table(
 ) -> list[Parcel]:
     """The parcels of some rows of one partition; `tally` gets what clocks need of them."""
     lost: list[dict[str, Any]] = []
+    tally = Tally({}) if tally is None else tally
     each = max(ROW_BYTES, table.nbytes // max(1, table.num_rows))
     table = _decoded_codes(table, spec)
+    tally.note_time(table.column(KIND), table.column(spec.word))
     spans: dict[str | None, list[Span]] = {}
     if spec.resumed.consumed is not None:
         consumed = spec.resumed.consumed
@@ -219,13 +217,11 @@ def pack_table(
     refused = _refused(spec, table, decoded) if len(decoded.refused) else []
     refused += [_as_refused(spec, row, NO_REPLICA) for row in lost]
     require_none(refused, strict=spec.strict)
-    places = table.select([*spec.order, *_beat_columns(table)])
+    arrival = [ARRIVAL] if ARRIVAL in table.column_names else []
+    places = table.select([*spec.order, *arrival])
     if len(decoded.refused):
         places = take(places, decoded.rows)
-    parcels: list[Parcel] = []
-    counts: dict[str, int] = {}
-    greatest: dict[str, int] = {}
-    tally = Tally({}) if tally is None else tally
+    parcels, counts, greatest = list[Parcel](), dict[str, int](), dict[str, int]()
     whose = table.column(REPLICA)
     if len(decoded.refused):
         whose = whose.take(pa.array(decoded.rows))
@@ -244,10 +240,6 @@ def pack_table(
     facts = _facts(spec, counts, refused, (partition, part, each), found)
     time = tally.at or None
     return parcels + [replace(one, greatest=greatest.get(one.input), at=time) for one in facts]
-
-
-def _beat_columns(table: pa.Table) -> list[str]:
-    return [name for name in (ARRIVAL, TIME) if name in table.column_names]
 
 
 def _decoded(table: pa.Table, spec: RowsSpec) -> tuple[pa.Table, Decoded]:
@@ -311,8 +303,7 @@ def _refused(spec: RowsSpec, table: pa.Table, decoded: Decoded) -> list[Refused]
 
 
 def _as_refused(spec: RowsSpec, row: dict[str, Any], reason: str) -> Refused:
-    for name in (ARRIVAL, TIME):
-        row.pop(name, None)
+    row.pop(ARRIVAL, None)
     order = [row.pop(name) for name in spec.order]
     number = order.pop() if order and isinstance(order[-1], int) else None
     if spec.names:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from anabranch.batch.batch import Batch, Ints
 from anabranch.batch.buffers import numbers, one_array
+from anabranch.batch.texts import NOT_THERE, Texts
 from anabranch.clocks.summary import Coded
 
 NAMELESS: Final = "(none)"
@@ -28,7 +29,7 @@ class Groups:
     `sources[i]` is in the group `names[place[i]]`.
     """
 
-    sources: pa.Array
+    sources: Texts
     place: Ints
     names: tuple[str, ...]
 
@@ -38,25 +39,26 @@ class Groups:
         names = tuple(sorted(set(groups.values())))
         at = {name: number for number, name in enumerate(names)}
         place = np.fromiter((at[group] for group in groups.values()), np.int64, len(groups))
-        return cls(pa.array(list(groups), pa.string()), place, names)
+        return cls(Texts.of(list(groups)), place, names)
 
     def group_of(self, source: str) -> str:
         """The group of one source; itself if it is in none."""
-        at = pc.index(self.sources, source).as_py()
-        return source if at < 0 else self.names[self.place[at]]
+        (at,) = self.sources.find(pa.chunked_array([[source]]))
+        return source if at == NOT_THERE else self.names[self.place[at]]
 
     def coded(self, sources: pa.ChunkedArray) -> Coded:
         """The groups of rows, by number; none is made a text."""
-        found = pc.index_in(sources, self.sources)
-        number = numbers(pc.fill_null(found, -1), np.dtype(np.int32))
-        code = self.place[number]
-        if not found.null_count:
+        if not len(self.sources):
+            return _coded(sources)
+        found = self.sources.find(sources)
+        code, is_alone = self.place[found], found == NOT_THERE
+        if not is_alone.any():
             return Coded(self.names, code)
-        alone = _coded(sources.filter(pc.is_null(found)))
+        alone = _coded(sources.filter(pa.array(is_alone)))
         names = tuple(sorted({*self.names, *alone.names}))
         at = {name: place for place, name in enumerate(names)}
         code = np.array([at[name] for name in self.names], np.int64)[code]
-        code[number < 0] = np.array([at[name] for name in alone.names], np.int64)[alone.codes]
+        code[is_alone] = np.array([at[name] for name in alone.names], np.int64)[alone.codes]
         return Coded(names, code)
 
 
@@ -80,7 +82,7 @@ def sources_of(columns: pa.Table) -> pa.ChunkedArray:
     """The source of each row, which these columns name."""
     texts = [pc.cast(column, pa.string()) for column in columns.columns]
     text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "-")
-    return pc.fill_null(text, NAMELESS)
+    return pc.fill_null(text, NAMELESS) if text.null_count else text
 
 
 def coded(columns: pa.Table, groups: Groups | None) -> Coded:

@@ -10,7 +10,7 @@ query looks, and while no rows of the copy wait to be read: what we delay is not
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,17 +40,25 @@ class Patience:
     _copies: dict[str, _Waiting] = field(default_factory=dict)
     _last: float | None = None
 
-    def look(self, now: float, totals: Totals, unread: Collection[str]) -> list[str]:
-        """The copies to pass over now; `unread` are those with rows that wait to be read."""
+    def look(
+        self, now: float, totals: Totals, unread: Callable[[], Collection[str]]
+    ) -> list[str]:
+        """The copies to pass over now.
+
+        `unread` returns those with rows that wait to be read.  It asks Spark, which costs: it
+        is called only while a copy holds the output back.
+        """
         seconds = 0.0 if self._last is None else min(now - self._last, LONGEST_LOOK)
         self._last = now
         awaited = {name: one for name, one in totals.replicas.items() if _is_awaited(one)}
         self._copies = {name: self._copies.get(name, _Waiting()) for name in awaited}
         furthest = max((place(one.frontier) for one in awaited.values()), default=-math.inf)
         found = []
+        holds = any(one.ahead for one in self._copies.values())
+        blocked = unread() if holds else ()
         for name, one in awaited.items():
             waiting = self._copies[name]
-            waiting.clock += 0.0 if name in unread else seconds
+            waiting.clock += 0.0 if name in blocked else seconds
             if self._is_too_long(waiting, place(one.frontier), furthest):
                 found.append(name)
                 del self._copies[name]

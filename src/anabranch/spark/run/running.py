@@ -383,7 +383,7 @@ class RunningQuery(SetsLevel):
         patience = self._patience
         if not Policy.parse(self._prepared.run.policy).gaps or math.isinf(patience.limit):
             return
-        for name in patience.look(monotonic(), self.totals, self._unread()):
+        for name in patience.look(monotonic(), self.totals, self._unread):
             if self._control is None or not self._control.pass_over(name):
                 continue
             log.warning(

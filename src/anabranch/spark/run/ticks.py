@@ -9,11 +9,13 @@ A clock shows the time of the trigger before, so that what is due needs two such
 When nothing is due, nothing is written: an idle query has no triggers.
 
 A replica whose source reports rows that were not read is *blocked*: its silence is ours.
+Spark is asked for its report after each trigger, and seldom while no trigger runs: a report
+costs more than all else that an idle query does.
 """
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from anabranch.spark.checkpoint.control_log import ControlLog
@@ -23,6 +25,9 @@ from anabranch.spark.run.unread import Unread
 
 INTERVAL: Final = 0.5
 """Seconds between two looks."""
+
+REST: Final = 10.0
+"""Seconds after a trigger from which on Spark's report is read only once in this time."""
 
 _MICROSECONDS: Final = 1_000_000
 
@@ -40,6 +45,9 @@ class Ticker:
     clocks: tuple[LaneClock, ...]
     unread: Callable[[], Unread | None]
     ticks: bool = True
+    _trigger: int = field(default=-1, init=False)
+    _since: float = field(default=0.0, init=False)
+    _read: float = field(default=0.0, init=False)
 
     def begin(self, replicas: Collection[str]) -> None:
         """Block those that time alone moves, until it is known that none of their rows wait.
@@ -53,16 +61,24 @@ class Ticker:
 
     def look(self, now: float, totals: Totals) -> None:
         """Write what is due now, in seconds since the epoch."""
-        if any(one.clock.needs_time for one in self.clocks):
-            self._block(totals)
+        needs_time = any(one.clock.needs_time for one in self.clocks)
+        if needs_time and self._is_news(now, totals):
+            self._block(totals, now)
         if self.ticks and is_due(now, totals, self.log):
             self.log.tick()
 
-    def _block(self, totals: Totals) -> None:
+    def _is_news(self, now: float, totals: Totals) -> bool:
+        """Whether Spark may report other rows that wait than when it was asked last."""
+        if totals.next_trigger != self._trigger:
+            self._trigger, self._since = totals.next_trigger, now
+        return now - self._since < REST or now - self._read >= REST
+
+    def _block(self, totals: Totals, now: float) -> None:
         """State whose rows wait; a trigger that reads them just now is blocked for nothing."""
         waiting = self.unread()
-        if waiting is None:
+        if waiting is None:  # the first report is read as soon as it is there
             return
+        self._read = now
         for name in sorted(totals.replicas):
             if any(one.serves(name) and not one.by_looks for one in self.clocks):
                 self._declare(name, waiting.get(name, ()))
