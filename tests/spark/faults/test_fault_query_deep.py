@@ -4,6 +4,7 @@ Files of random elements appear while the query runs; it is killed at random mom
 again.  At the end its output has the history that the model gives for all elements.
 """
 
+import os
 import random
 import sys
 import time
@@ -89,8 +90,10 @@ class Killed:
         return self.sessions[-1]
 
     def last(self, log: str) -> int:
-        files = self.folder.glob(f"ck/**/{log}/[0-9]*")
-        return max((int(file.name) for file in files if file.name.isdecimal()), default=-1)
+        # Folders of parcels go meanwhile: `glob` would fail, `walk` does not.
+        folders = (one for one in os.walk(self.folder / "ck") if Path(one[0]).name == log)
+        found = [int(name) for _, _, names in folders for name in names if name.isdecimal()]
+        return max(found, default=-1)
 
     def live_and_die(self, files: int) -> None:
         """One life, ended in a trigger or after one."""
