@@ -1,7 +1,8 @@
 """The first trigger of a fresh session, and the whole command, beside what Spark needs itself.
 
     make bench FIG=spark_start                                  about twelve minutes
-    python benchmarks/spark_start.py --master spark://host:7077    the same on a cluster
+    python benchmarks/spark_start.py --cluster    three rounds on a standalone cluster of this
+                                                  machine, two workers; about eight minutes
 
 Each turn is a process with a session of its own; the sides take turns.  Parts:
 
@@ -101,29 +102,44 @@ def summary(seconds: dict[str, list[float]], over: str) -> dict[str, Any]:
     }
 
 
-def main(master: str = LOCAL) -> None:
+def on_cluster() -> None:
+    """The first triggers on a cluster that lives as long as the measurement."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "spark" / "faults"))
+    from standalone import Cluster
+
+    with tempfile.TemporaryDirectory(prefix="spark_start_") as name:
+        cluster = Cluster(Path(name) / "cluster")
+        try:
+            for _ in range(2):
+                cluster.add_worker()
+            main(cluster.url, rounds=3)
+        finally:
+            cluster.close()
+
+
+def main(master: str = LOCAL, rounds: int = ROUNDS) -> None:
     facts = machine()
     found: dict[str, dict[str, list[float]]] = {}
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for size in FEEDS:
             for name in SIDES:
                 taken = first_trigger(size, name, master)
                 found.setdefault(size, {}).setdefault(name, []).append(taken)
         for name, run in (("bare", bare), ("command", command)) if master == LOCAL else ():
             found.setdefault("command", {}).setdefault(name, []).append(run())
-        print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
     parts = {
         size: summary(some, "bare" if size == "command" else "native")
         for size, some in found.items()
     }
     result = "spark_start" if master == LOCAL else "spark_start_cluster"
-    report(result, {"machine": facts, "rounds": ROUNDS, **parts})
+    report(result, {"machine": facts, "rounds": rounds, **parts})
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--probe"]:
         probe(sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5])
-    elif sys.argv[1:2] == ["--master"]:
-        main(sys.argv[2])
+    elif sys.argv[1:2] == ["--cluster"]:
+        on_cluster()
     else:
         main()
