@@ -188,7 +188,11 @@ def test_a_wait_by_the_wall_clock_is_over_for_what_was_seen_that_long_ago():
     assert not len(step(state, parse("insert c 8..9"), Reached(8, 1_050)).output)
     out = to_elements(step(state, (), Reached(8, 1_100)).output)
     assert [one.start for one in out] == [3, 5]
-    assert (state.due, state.live, state.facts) == (1_150, 1, {"pending": 1})
+    assert (state.due, state.live, state.facts) == (
+        1_150,
+        1,
+        {"pending": 1, "wait_wall": 100, "due": 1_150},
+    )
     again = HoldOperator(SCHEMA, wait_wall=100).from_parts(state.parts().written)
     assert again.due == 1_150
     assert to_elements(step(again, (), Reached(8, 1_150)).output) == [Insert("c", 8, 9)]
